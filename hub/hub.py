@@ -30,6 +30,7 @@ from hubbub.hub.delivery.subscribing import Kinds, Subscribing, check_enders, re
 from hubbub.hub.delivery.unused_history import UnusedHistory
 from hubbub.hub.errors import BadValue, CallerError, Closed, StoreFailed
 from hubbub.hub.events import Event
+from hubbub.hub.events.moments import check_clock
 from hubbub.hub.masking import Masker
 from hubbub.hub.near_misses import kind_of
 from hubbub.hub.pipeline import Pipeline
@@ -101,6 +102,7 @@ class Hub(Sending, Subscribing):
         if self.tasks.is_open:
             raise CallerError("this hub is open already; use the open one")
         defer_interrupts(Hub.__aenter__, Hub.__aexit__, Hub.aclose, TaskHost.start)
+        check_clock(self.ports.clock.now())
         await self.pipeline.begin()
         self.share.begin()
         try:

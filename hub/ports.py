@@ -47,7 +47,10 @@ class Clock(Protocol):
     """Time.  ``now`` is wall time for people, ``monotonic`` for waiting."""
 
     def now(self) -> int:
-        """Microseconds since the Unix epoch, UTC."""
+        """Microseconds since the Unix epoch, UTC, as an int.
+
+        A hub that is entered with another clock, or one that is off by 18,000 years, raises
+        ``BadValue``."""
         ...
 
     def monotonic(self) -> float:
@@ -166,6 +169,10 @@ class SystemClock:
         await anyio.sleep(seconds)
 
 
+LAST_STAMPED: Final = (2**48 - 86_400_000) * 1000
+"""µs of a day before the 48 bits of a UUID's milliseconds end; later ones count on from it."""
+
+
 class SystemIds:
     """UUIDv7 run ids; ``seed`` makes the sequence repeatable for tests."""
 
@@ -177,6 +184,7 @@ class SystemIds:
     def run_id(self, now: int) -> str:
         # The 12 bits after the millisecond hold its fraction; a counter step keeps order when
         # the clock stops or goes back, so ids of one source always sort by creation.
+        now = min(now, LAST_STAMPED)
         stamp = max((now // 1000 << 12) | (now % 1000 << 2), self._last + 1)
         self._last = stamp
         text = f"{stamp >> 12:012x}{stamp & 0xFFF:03x}"

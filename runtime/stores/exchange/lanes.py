@@ -44,6 +44,7 @@ from hubbub.hub.events.codec import decode_event
 from hubbub.hub.events.files import files_of, kept_contents, parts_of
 from hubbub.hub.events.given_tools import given_tools_problem
 from hubbub.hub.events.history import history_problem
+from hubbub.hub.events.moments import is_moment
 from hubbub.hub.events.parts import part_problem
 from hubbub.hub.events.sessions import IN_BOTH_LANES
 from hubbub.hub.store.reader import EventRow
@@ -215,7 +216,7 @@ def _foreign(lane: Lane, position: Any, event: Event) -> str:
         lane.agents.add(event.to)
     if event.parent_run_id != lane.parent:
         return f"its parent is {event.parent_run_id!r}, that of the event before it {lane.parent!r}"
-    if event.at < 0:
+    if not is_moment(event.at):
         return f"its time is {event.at}"
     comes_in = isinstance(event, InLane)
     if event.lane == "own" and comes_in and not isinstance(event, IN_BOTH_LANES):

@@ -23,6 +23,7 @@ from hubbub.hub.events.descriptors import (
     read_descriptor,
     recency_of,
 )
+from hubbub.hub.events.moments import is_moment
 from hubbub.hub.store.reader import IMPORTED, RunRow, StoreReader
 from hubbub.hub.values import NULL
 from hubbub.runtime.stores.exchange.lanes import Lane
@@ -38,8 +39,6 @@ READ_ERRORS: Final = (
 _STATUSES: Final = ("active", "waiting", "parked", "ended")
 _INBOXES: Final = ("open", "closing", "terminated", "ended")
 _TEXTS: Final = ("run_id", "root_run_id", "agent", "name", "session_key", "kind")
-_LATEST: Final = 253_402_300_800_000_000
-"""The end of the year 9999 (µs), the latest valid time."""
 
 
 def holds_key(row: RunRow) -> bool:
@@ -206,15 +205,15 @@ def _descriptor_problem(text: str | None, opened: SessionOpen, lane: Lane) -> st
 
 def _time_problems(row: RunRow, lane: Lane) -> Iterator[str]:
     created = row.created_at
-    if not isinstance(created, int) or not 0 <= created < _LATEST:
+    if not is_moment(created):
         yield f"created_at is {created!r}, not a valid time"
         return
     # Either may be before it was created: the clock can have been set back between the two.
     recent = row.recent  # 0 where no user is meant, as with a schedule's agent.
-    if not isinstance(recent, int) or not 0 <= recent < _LATEST:
+    if not is_moment(recent) or recent < 0:
         yield f"recent is {recent!r}, not a valid time"
     wake = row.wake_at
-    if wake is not None and not (isinstance(wake, int) and 0 <= wake < _LATEST):
+    if wake is not None and not is_moment(wake):
         yield f"wake_at is {wake!r}, not a valid time"
     if (opened := lane.opened) is None:
         return

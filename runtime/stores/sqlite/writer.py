@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from hubbub.hub.events.moments import MAX_MOMENT
 from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.ledger import Ledger
 from hubbub.runtime.stores.sql.rows import PUT_NOTE, StoredRows
@@ -45,7 +46,7 @@ class SqliteWriter(LedgerWriter):
         last: tuple[int, int] = hub.fetchone() or (0, 0)
         hub_seq, self._hub_chain = last
         newest = "SELECT coalesce(max(recent), 0) FROM run WHERE inbox = 'open' AND kind IN "
-        sound = f"typeof(recent) = 'integer' AND recent BETWEEN 0 AND {_MAX_RECENT}"
+        sound = f"typeof(recent) = 'integer' AND recent BETWEEN 0 AND {MAX_MOMENT}"
         recent: int = one(f"{newest} ('user', 'heartbeat') AND {sound}").fetchone()[0]
         self._ledger = Ledger(self._rows, hub_seq=hub_seq, recent=recent)
         self.depths = one(
@@ -122,5 +123,3 @@ class SqliteWriter(LedgerWriter):
 
 _OF_CONTENTS: Final = (sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 _OF_OTHERS: Final = (sqlite3.Error, OSError, MemoryError)
-_MAX_RECENT: Final = 1 << 60
-"""A later time (µs) is damage, and would leave no later one for any conversation."""

@@ -118,7 +118,7 @@ DAMAGE = {
     "recent that is a text": (
         "UPDATE run SET recent = 'now' WHERE agent = 'parent'", "recent is 'now', not a valid time",
     ),
-    "wake_at": ("UPDATE run SET wake_at = -1 WHERE agent = 'parent'", "wake_at is -1, not a valid"),
+    "wake_at": ("UPDATE run SET wake_at = -1 WHERE agent = 'parent'", "wake_at is -1, by"),
     "another wake_at": ("UPDATE run SET wake_at = 7 WHERE agent = 'parent'", "wake_at is 7, by"),
     "created_at": (
         "UPDATE run SET created_at = created_at + 1 WHERE agent = 'parent'", "its opening's time",
