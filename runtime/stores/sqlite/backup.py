@@ -5,6 +5,7 @@ does): keep it as safe as the store itself.  ``agents/`` is not copied: a runtim
 copy writes it again from the database.
 """
 
+import errno
 import hashlib
 import os
 import shutil
@@ -60,9 +61,10 @@ def back_up(
         return _copy(db, folder, copy, scratch, tell)
     except OSError as error:
         where = error.filename or destination
-        raise OperatorError(
-            f"{where}: {error.strerror or error}; free some space or name another folder"
-        ) from error
+        remedy = "free some space or name another folder"
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            remedy = "make it accessible, or have its owner make the copy"
+        raise OperatorError(f"{where}: {error.strerror or error}; {remedy}") from error
     finally:
         if is_ours and not copy.database.exists():
             _clear(destination, is_new)

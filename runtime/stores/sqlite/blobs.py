@@ -4,6 +4,7 @@ A content is written beside its place, flushed, and renamed into it, so that wha
 whole; names are its SHA-256, so that a changed content is noticed when it is read.
 """
 
+import errno
 import hashlib
 import os
 from functools import partial
@@ -67,7 +68,9 @@ class BlobFolder:
                 sync_folder(self.root)
         except OSError as error:
             new.unlink(missing_ok=True)
-            raise StoreFailed(str(place), f"{error.strerror}; free some space") from error
+            is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            remedy = "free some space" if is_full else f"make {self.root} a folder to write into"
+            raise StoreFailed(str(place), f"{error.strerror}; {remedy}") from error
 
     def _get(self, digest: str) -> bytes | None:
         place = self.place(digest)

@@ -18,6 +18,7 @@ from typing import Final
 
 from hubbub.hub.errors import BadValue, OperatorError
 from hubbub.runtime.stores.sqlite.private_files import make_private_folder, narrow, open_private
+from hubbub.runtime.stores.sqlite.regular_files import check_place
 
 __all__ = ["BESIDE", "DATABASE", "DataFolder"]
 
@@ -73,8 +74,10 @@ class DataFolder:
     def make(self) -> None:
         """Make the folder if it is missing, accessible only to its owner.
 
-        Raises ``OperatorError`` if it cannot be made, and where ``check_former`` does.
+        Raises ``OperatorError`` if it cannot be made, and where ``check_files`` and
+        ``check_former`` do.
         """
+        self.check_files()
         self.check_former()
         try:
             # So that nobody commits a store to a repository by accident.
@@ -87,7 +90,17 @@ class DataFolder:
                 f"{self.root}: {error.strerror or error}; make it a folder that can be written, or "
                 "give another path"
             ) from error
+        if not self.blobs.is_dir() and os.path.lexists(self.blobs):
+            raise OperatorError(
+                f"{self.blobs}: is no folder, and contents of files are kept in it; move it away "
+                "and start again"
+            )
         narrow(self._wide())
+
+    def check_files(self) -> None:
+        """Raise ``OperatorError`` where something else is in the place of one of ``files``."""
+        for file in self.files:
+            check_place(file)
 
     def _wide(self) -> Iterator[Path]:
         """Folders made by older versions, which others can read."""

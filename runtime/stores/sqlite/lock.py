@@ -19,7 +19,7 @@ from typing import Final
 from hubbub.hub.errors import OperatorError
 from hubbub.runtime.stores.sql.in_use import StoreInUse
 from hubbub.runtime.stores.sqlite.private_files import make_private_file, narrow
-from hubbub.runtime.stores.sqlite.regular_files import AT_ONCE, check_regular
+from hubbub.runtime.stores.sqlite.regular_files import AT_ONCE, check_place, check_regular
 
 __all__ = ["StoreLock", "identity_of"]
 
@@ -42,6 +42,7 @@ class StoreLock:
 
         Raises ``StoreInUse``, which says who has it, and ``OperatorError`` where it cannot be made.
         """
+        check_place(self.path)
         narrow((self.path,))
         for _ in range(TRIES):
             if self._try():

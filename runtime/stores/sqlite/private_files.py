@@ -105,14 +105,16 @@ def _make_folder(path: str | os.PathLike[str]) -> bool:
 def narrow(paths: Iterable[Path]) -> None:
     """Take from others what they may do with these files and folders, those that are there.
 
-    None of them is opened.  Raises ``OperatorError`` for one whose mode cannot be changed.
+    None of them is opened, and no link is followed, which may lead to a file of somebody else's.
+    Raises ``OperatorError`` for one whose mode cannot be changed.
     """
     if not _is_posix():
         return
     for path in paths:
         try:
-            mode = stat.S_IMODE(path.stat().st_mode)
-            if not mode & OTHERS:
+            found = path.lstat().st_mode
+            mode = stat.S_IMODE(found)
+            if not mode & OTHERS or stat.S_ISLNK(found):
                 continue
             path.chmod(mode & ~OTHERS)
         except (FileNotFoundError, NotADirectoryError):

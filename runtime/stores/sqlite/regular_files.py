@@ -9,7 +9,11 @@ import os
 import stat
 from typing import BinaryIO, Final
 
-__all__ = ["AT_ONCE", "MAX_BYTES", "check_regular", "open_regular", "read_regular"]
+from hubbub.hub.errors import OperatorError
+
+__all__ = [
+    "AT_ONCE", "MAX_BYTES", "check_place", "check_regular", "open_regular", "read_regular",
+]  # fmt: skip
 
 AT_ONCE: Final = (
     getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
@@ -18,6 +22,33 @@ AT_ONCE: Final = (
 
 MAX_BYTES: Final = 512 * 1024 * 1024
 """Nothing that is read whole is larger."""
+
+
+_KINDS: Final = {
+    stat.S_IFDIR: "a folder", stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+}  # fmt: skip
+
+
+def check_place(path: str | os.PathLike[str]) -> None:
+    """Raise ``OperatorError`` where something else is in the place of a store's file, or it cannot
+    be seen what is; nothing may be there.
+
+    Nothing is opened: SQLite would follow a link, wait for a pipe, and for the rest blame the disk.
+    """
+    try:
+        mode = os.lstat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        remedy = "have its owner make the folder accessible, or give another path"
+        raise OperatorError(f"{path}: {error.strerror}; {remedy}") from error
+    if not stat.S_ISREG(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "no file")
+        raise OperatorError(
+            f"{path}: is {kind}, where the store has a file; move it away and start again, or give "
+            "another path"
+        )
 
 
 def check_regular(path: str | os.PathLike[str], found: os.stat_result) -> None:

@@ -78,6 +78,7 @@ def open_sqlite_reader(folder: DataFolder) -> SqliteStoreReader:
 
     Raises ``OperatorError`` where there is no store, or where it cannot be read.
     """
+    folder.check_files()
     if not folder.database.is_file():
         raise OperatorError(
             f"{folder.database}: no such store; give the folder that a runtime has used: "
