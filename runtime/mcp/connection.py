@@ -40,6 +40,7 @@ from hubbub.runtime.mcp.pages import listed_tools
 from hubbub.runtime.mcp.results import result_of
 from hubbub.runtime.mcp.server_call import ServerCall
 from hubbub.runtime.mcp.told import Told
+from hubbub.runtime.mcp.watching import LIST_CHANGED
 
 __all__ = ["ServerConnection", "State"]
 
@@ -58,8 +59,6 @@ LASTING: Final = 60.0
 
 _CALL: ContextVar[ServerCall] = ContextVar("hubbub_mcp_call")
 """The call that a task of the SDK works for."""
-
-LIST_CHANGED: Final = "notifications/tools/list_changed"
 
 
 class SessionGone(ToolError):

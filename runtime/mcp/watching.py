@@ -20,11 +20,13 @@ from mcp_types import (
     JSONRPCRequest,
     JSONRPCResponse,
 )
+from mcp_types.methods import parse_server_notification
+from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 
 from hubbub.runtime.mcp.answers import Unusable, usable_answer
 from hubbub.runtime.mcp.told import Told
 
-__all__ = ["Streams", "Watched"]
+__all__ = ["LIST_CHANGED", "Streams", "Watched"]
 
 Streams = Any
 """What the SDK calls ``TransportStreams``."""
@@ -35,11 +37,11 @@ MAX_ASKED: Final = 10_000
 MAX_QUESTIONS: Final = 1_000
 """Requests of a server that may wait for an answer: one that asks and does not listen is left."""
 
+LIST_CHANGED: Final = "notifications/tools/list_changed"
+
 _READ: Final = frozenset(
-    f"notifications/{each}" for each in (
-        "tools/list_changed", "cancelled", "subscriptions/acknowledged",
-    )
-)  # fmt: skip
+    (LIST_CHANGED, "notifications/cancelled", "notifications/subscriptions/acknowledged")
+)
 """Notifications that somebody here reads; of others a server may send any number, of any form."""
 
 
@@ -186,8 +188,10 @@ class _Heard(_Stream):
             if isinstance(message, JSONRPCNotification):
                 if message.method not in _READ:
                     continue
-                if not isinstance((message.params or {}).get("_meta", {}), dict):
-                    message.params = None
+                if not _is_sound(message):
+                    if message.method != LIST_CHANGED:
+                        continue
+                    message.params = None  # That it has changed is all that matters.
                 # Here, in the order in which it was said: before the result that it came with.
                 self._told.notified(message.method)
             elif isinstance(message, JSONRPCResponse | JSONRPCError):
@@ -206,3 +210,16 @@ class _Heard(_Stream):
             return await self.receive()
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
+
+
+def _is_sound(message: JSONRPCNotification) -> bool:
+    """Whether a notification has what belongs to it: else the SDK would log its words, with a
+    traceback, as often as it is sent."""
+    for version in (LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION):
+        try:
+            parse_server_notification(message.method, version, message.params)
+        except KeyError:
+            continue  # This generation of the protocol does not know it.
+        except ValueError:
+            return False
+    return True

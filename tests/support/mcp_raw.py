@@ -57,9 +57,9 @@ class RawServer:
         assert self._stack is not None
         await self._stack.aclose()
 
-    async def notify(self, method: str) -> None:
+    async def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
         """Send a notification."""
-        message = types.JSONRPCNotification(jsonrpc="2.0", method=method)
+        message = types.JSONRPCNotification(jsonrpc="2.0", method=method, params=params)
         await self._send.send(SessionMessage(message))
 
     async def _serve(self, asked: Any, group: TaskGroup) -> None:

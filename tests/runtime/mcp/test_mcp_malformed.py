@@ -182,6 +182,23 @@ async def test_an_error_of_any_length_is_said_up_to_a_limit(era: str, ports: Por
     assert len(found.output) < 5_000
 
 
+async def test_a_notification_of_any_form_is_heard_or_dropped_and_never_logged(
+    ports: Ports, caplog: pytest.LogCaptureFixture, eventually: Any
+) -> None:
+    listed = [FINE]
+    raw = RawServer(page=lambda cursor: {"tools": listed})
+    agent = mcp_agent(ScriptedModel(["Done."]), mcp(raw, name="it"))
+    async with Runtime([agent], store="memory", ports=ports) as rt:
+        await rt.run("helper", "Go.")
+        for method in ("cancelled", "subscriptions/acknowledged", "message", "progress", "x"):
+            for params in (None, {}, {"_meta": 3}, {"requestId": [1], "notifications": 7}):
+                await raw.notify(f"notifications/{method}", params)
+        listed.append({**FINE, "name": "new"})
+        await raw.notify("notifications/tools/list_changed", {"_meta": "x"})
+        await eventually(lambda: rt.mcp_servers[0].tools == ("it_fine", "it_new"))
+    assert not caplog.records
+
+
 # ── results ──────────────────────────────────────────────────────────────────────────────────
 
 
