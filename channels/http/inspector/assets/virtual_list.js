@@ -65,7 +65,7 @@ class Place {
 }
 
 /** The lines in the document, by slot: those that leave at one end are used again at the other. */
-class Lines {
+export class Lines {
   #slots = [];
   #next = -1;
 

@@ -117,6 +117,29 @@ def lines_of(words, most):
     return min(most, sum(f"entry {number}".startswith(words) for number in range(RECORDS)))
 
 
+def test_lines_that_all_change_in_every_frame_all_get_their_turn(busy, open_tab):
+    page = open_tab(busy.url).page
+    frames, ages = page.evaluate("""async () => {
+      const { Lines } = await import(`${document.baseURI}inspector/virtual_list.js`);
+      const lines = new Lines();
+      const view = { first: 80, size: 40, count: 1000 };
+      let frames = 0;
+      do {
+        lines.draw(view, 90, (index) => ({ key: index, element: 0 }));
+        frames += 1;
+      } while (lines.isShort);
+      let ages;
+      for (let frame = 1; frame <= 20; frame += 1) {
+        const make = (index) => ({ key: `${index} in ${frame}`, element: frame });
+        ages = lines.draw(view, 90, make).map((drawn) => 20 - drawn);
+      }
+      return [frames, ages];
+    }""")
+    assert frames == 5
+    assert len(ages) == 40
+    assert sorted(set(ages)) == [0, 1, 2, 3, 4]
+
+
 def test_a_task_that_blocks_the_page_is_found(open_tab):
     page = DrivenPage(open_tab("about:blank").page)
     page.evaluate("(() => { const until = performance.now() + 500;"
