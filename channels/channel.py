@@ -29,6 +29,7 @@ from hubbub.hub.delivery.patterns import Patterns
 from hubbub.hub.errors import BadPattern, DefinitionError
 from hubbub.hub.hub import Hub
 from hubbub.hub.near_misses import shown
+from hubbub.hub.tasks.callables import is_async, yielding_problem
 
 __all__ = [
     "AttachedChannel",
@@ -154,10 +155,16 @@ def _problems(channel: Channel) -> list[str]:
             problems.append(f"handlers: {error}")
         if not callable(handler):
             problems.append(f"handlers[{shown(pattern)}]: expected a function (event, context)")
+        elif problem := yielding_problem(handler):
+            problems.append(f"handlers[{shown(pattern)}]: {problem}")
     for name in ("on_start", "on_complete", "after", "state"):
         function = getattr(channel, name)
         if not callable(function) and not (function is None and name != "state"):
             problems.append(f"{name}: expected a function")
+        elif problem := yielding_problem(function):
+            problems.append(f"{name}: {problem}")
+    if is_async(channel.state):
+        problems.append("state: expected a plain function; what takes time belongs into on_start")
     if channel.buffer is not None and channel.buffer < 1:
         problems.append("buffer: at least 1")
     return problems

@@ -22,7 +22,7 @@ from msgspec import Struct
 from hubbub.hub.delivery import scope
 from hubbub.hub.delivery.audience import Subscription
 from hubbub.hub.delivery.dispatch import Owner
-from hubbub.hub.delivery.listening import Handler, Listeners, is_async, patterns_of
+from hubbub.hub.delivery.listening import Handler, Listeners, patterns_of
 from hubbub.hub.delivery.patterns import Pattern, Patterns
 from hubbub.hub.delivery.share import HubShare
 from hubbub.hub.delivery.stream import EventStream
@@ -42,6 +42,7 @@ from hubbub.hub.store.journal import Selection
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.store.store import Store
 from hubbub.hub.task_host import TaskHost
+from hubbub.hub.tasks.callables import is_async, yielding_problem
 from hubbub.hub.tasks.cancelling import defer_interrupts
 from hubbub.hub.texts import check_labels
 from hubbub.hub.values import check_counts
@@ -230,6 +231,8 @@ class Hub(Sending, Subscribing):
         a one ends the stream and is not yielded.
         """
         pattern, kinds = read_pattern(pattern)
+        if not callable(until) or is_async(until) or yielding_problem(until):
+            raise BadValue("until", "expected a plain function of an event")
         shown = Patterns(pattern)
         check_enders(enders)
         named = (pattern,) if isinstance(pattern, str) else tuple(pattern)

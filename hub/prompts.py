@@ -50,6 +50,7 @@ from hubbub.hub.pipeline import Pipeline
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.store.sharing import sharing_of
 from hubbub.hub.task_host import TaskHost
+from hubbub.hub.tasks.callables import function_problem
 from hubbub.hub.tasks.raised import is_of, uncontained
 from hubbub.hub.tasks.stepped import stepped
 from hubbub.hub.texts import check_label, check_text
@@ -415,8 +416,8 @@ class Prompts:
     def serve(self, address: str, handler: Service) -> Callable[[], None]:
         """Answer what is asked of an address; returns what stops it."""
         check_address(address)
-        if not callable(handler):
-            raise BadValue("serve", f"expected a function, not {type(handler).__name__}")
+        if problem := function_problem(handler):
+            raise BadValue("serve", problem)
         if address in self._services or address == USER or is_run_address(address):
             raise BadValue("serve", f"the address {address!r} is taken; choose another")
         self._services[address] = handler

@@ -16,7 +16,7 @@ from msgspec import structs
 from hubbub.hub.delivery import scope
 from hubbub.hub.delivery.audience import Subscription, ignore_event
 from hubbub.hub.delivery.inbox import Inbox
-from hubbub.hub.delivery.listening import Handler, is_async, patterns_of
+from hubbub.hub.delivery.listening import Handler, patterns_of
 from hubbub.hub.delivery.patterns import Pattern, Patterns
 from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.delivery.subscribing import Kinds, Listening, Subscribing
@@ -36,6 +36,7 @@ from hubbub.hub.near_misses import kind_of
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.store.journal import Addressing as By
+from hubbub.hub.tasks.callables import is_async
 from hubbub.hub.texts import check_label
 
 __all__ = ["Closable", "RunHub", "RunScope", "RunSubscription"]
@@ -220,9 +221,10 @@ class RunHub(Subscribing):
         )
 
         @wraps(handler)
-        def observe(event: Event) -> None:
+        def observe(event: Event) -> object:
             if event.__class__ is not SessionMessage or event.run_id != own:
-                handler(event)
+                return handler(event)
+            return None
 
         both = RunSubscription(
             listeners.feed(messages, handler, self._run.host, kinds),

@@ -8,7 +8,6 @@ together, in ``agents/resolution/definitions.py``.
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, Final, Generic, Literal, TypeAlias
 
 from msgspec import Struct
@@ -34,6 +33,7 @@ from hubbub.hub.errors import DefinitionError
 from hubbub.hub.events import Limits
 from hubbub.hub.masking.safe_repr import SafeRepr
 from hubbub.hub.near_misses import kind_of, shown, told_fields, unmade
+from hubbub.hub.tasks.callables import is_async
 
 __all__ = [
     "AgentDefinition",
@@ -303,7 +303,7 @@ def agent(
 def _code_problems(agent: AgentDefinition) -> Iterable[str]:
     if not callable(agent.execute) or isinstance(agent.execute, type):
         yield "execute: expected an async function (input, ctx)"
-    elif not _is_async(agent.execute):
+    elif not is_async(agent.execute):
         name = getattr(agent.execute, "__qualname__", type(agent.execute).__name__)
         yield f"execute: {name} is not async; write `async def {name}(input, ctx)`"
     elif not _takes(agent.execute, 2):
@@ -316,15 +316,6 @@ def _code_problems(agent: AgentDefinition) -> Iterable[str]:
                 yield f"{field}: belongs to a model agent"
         if agent.type == "dual_ai":
             yield "type: 'dual_ai' belongs to a model agent"
-
-
-def _is_async(function: object) -> bool:
-    """Whether calls of it are awaited, also through ``partial``, ``wraps`` and ``__call__``."""
-    while isinstance(function, partial):
-        function = function.func
-    function = inspect.unwrap(function) if callable(function) else function
-    call = getattr(function, "__call__", None)  # noqa: B004
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
 def _takes(function: Callable[..., Any], number: int) -> bool:

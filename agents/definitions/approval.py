@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from hubbub.agents.definitions.signature import EMPTY, Parameter
 from hubbub.hub.near_misses import shown
+from hubbub.hub.tasks.callables import yielding_problem
 
 __all__ = ["Approval", "Approves", "approval_problems", "read_approval"]
 
@@ -58,6 +59,8 @@ def approval_problems(
         what = type(approval).__name__
         return [f"approval: expected True or a function of the arguments, not {what}"]
     problems = list(_timeout_problems(timeout))
+    if problem := yielding_problem(approval):
+        problems.append(f"approval: {problem}")
     try:
         inspect.signature(approval).bind(**{each.name: None for each in parameters})
     except TypeError as error:

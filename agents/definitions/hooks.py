@@ -34,6 +34,7 @@ from hubbub.agents.definitions.tools import RESULT, ToolResult
 from hubbub.agents.model import AnsweredCall, AssistantMessage, Thinking, UserMessage
 from hubbub.hub.errors import DefinitionError
 from hubbub.hub.near_misses import kind_of, shown, told_fields
+from hubbub.hub.tasks.callables import yielding_problem
 from hubbub.hub.texts import label_problem, text_problem_in
 from hubbub.hub.values import Form
 
@@ -97,6 +98,8 @@ class Hook(Struct, metaclass=told_fields, frozen=True):
             problems.append(f"point: one of {', '.join(sorted(POINTS))}, not {shown(self.point)}")
         if not callable(self.fn):
             problems.append("fn: expected a function (state, value)")
+        elif problem := yielding_problem(self.fn, may_iterate=self.point == "filter_messages"):
+            problems.append(f"fn: {problem}")
         if problems:
             raise DefinitionError(f"hook {shown(self.id)}", problems)
 

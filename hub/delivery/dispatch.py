@@ -24,12 +24,14 @@ from msgspec import structs
 from hubbub.hub.delivery import scope
 from hubbub.hub.delivery.answers import PartialAnswers
 from hubbub.hub.delivery.audience import Audience, Subscription
+from hubbub.hub.errors import CallerError
 from hubbub.hub.events import AgentComplete, Event, HubErrorEvent, InLane, SessionOpen
 from hubbub.hub.logs import log
 from hubbub.hub.masking import Masker, class_name_of, words_of
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Journal
 from hubbub.hub.task_host import TaskHost
+from hubbub.hub.tasks.callables import unawaited
 from hubbub.hub.tasks.raised import exit_in
 
 __all__ = ["MAX_NESTED", "Dispatcher", "OpenStream", "Owner"]
@@ -287,7 +289,8 @@ class Dispatcher:
                 row += self._narrow_row(event)
             for subscription in row:
                 try:
-                    subscription.deliver(event)
+                    if (answer := subscription.deliver(event)) is not None:
+                        self._look_at(answer, event, subscription)
                 except BaseException as error:
                     if not self._takes(error, event, subscription):
                         raise
@@ -322,6 +325,11 @@ class Dispatcher:
             return self._tasks.end_program(ending)
         self.report(error, event, subscription.handler, subscription.by)
         return True
+
+    def _look_at(self, answer: object, event: Event, subscription: Subscription) -> None:
+        """Report a listener that has returned what would have to be awaited."""
+        if problem := unawaited(answer):
+            self.report(CallerError(problem), event, subscription.handler, subscription.by)
 
     def report(self, error: BaseException, event: Event, listener: object, by: str = "") -> None:
         """A listener raised: log it, tell it once, and continue."""

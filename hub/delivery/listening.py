@@ -20,13 +20,14 @@ from hubbub.hub.errors import BadValue, Closed, EventsMissed
 from hubbub.hub.events import CATALOGUE, Event, HubGap
 from hubbub.hub.events.codec import event_as
 from hubbub.hub.logs import log
+from hubbub.hub.tasks.callables import function_problem
 from hubbub.hub.tasks.raised import is_contained
 from hubbub.hub.texts import check_labels
 
-__all__ = ["Handler", "Listeners", "is_async", "patterns_of"]
+__all__ = ["Handler", "Listeners", "patterns_of"]
 
 Handler: TypeAlias = Callable[[Event], Any]
-"""What a subscription calls with each event; awaited if it returns an awaitable."""
+"""What a subscription calls with each event; awaited if it is async (``callables``)."""
 
 _KNOWN: Final[frozenset[type[Event]]] = frozenset(CATALOGUE)
 
@@ -133,14 +134,6 @@ def patterns_of(pattern: Pattern, handler: object, buffer: int | None) -> Patter
     if buffer is not None and (buffer.__class__ is not int or buffer < 1):
         raise BadValue("buffer", "at least 1 event")
     patterns = Patterns(pattern)
-    if handler is not None and not callable(handler):
-        raise BadValue("subscribe", f"{type(handler).__name__} is not callable")
+    if handler is not None and (problem := function_problem(handler)):
+        raise BadValue("subscribe", problem)
     return patterns
-
-
-def is_async(handler: Handler) -> bool:
-    """Whether a handler's calls must be awaited."""
-    while hasattr(handler, "func"):  # functools.partial
-        handler = handler.func
-    call = getattr(handler, "__call__", None)  # noqa: B004
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)

@@ -117,6 +117,8 @@ class Subscribing(ABC):
 
         Without a handler, returns a stream for ``async for``.  A plain handler is called during
         the dispatch; an async one is fed by a bounded stream of its own, one event at a time.
+        A plain one that returns a coroutine (a ``lambda`` around an async function) is reported as
+        ``hub:error``, and the coroutine closed; one that yields is refused.
         ``run_id`` selects one run, ``root_run_id`` a run and all its descendants. ``after``
         replays the journal from a cursor (``"start"``: everything kept) and goes live without gap
         or duplicate.  ``partial`` begins with the text so far of each answer under way, as one

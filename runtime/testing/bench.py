@@ -5,6 +5,7 @@ the test ──► state_for, ctx_for ──► a run in a memory store of its o
                     └──── the code ◄──────┘  its real state, or context
 """
 
+import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -29,6 +30,7 @@ from hubbub.hub.events import (
 from hubbub.hub.near_misses import kind_of
 from hubbub.hub.ports import Ports
 from hubbub.hub.receipt import Receipt
+from hubbub.hub.tasks.callables import unawaited
 from hubbub.hub.values import encode_value
 from hubbub.runtime.runtime import Runtime
 
@@ -147,6 +149,8 @@ class Bench:
         if callable(self._answers):
             try:
                 answer = self._answers(prompt)
+                if problem := unawaited(answer):
+                    raise CallerError(problem)
             except Exception as error:
                 failed = CallerError(f"answers=… raised over {question!r}: {error!r}")
                 failed.__cause__ = error
@@ -200,6 +204,7 @@ def _stand_in(name: str, result: Any) -> AgentDefinition:
     """A code agent that returns ``result``, or what that returns for its input."""
 
     async def execute(input: Any, ctx: Any) -> Any:
-        return result(input) if callable(result) else result
+        came = result(input) if callable(result) else result
+        return await came if inspect.isawaitable(came) else came
 
     return AgentDefinition(name=name, execute=execute)
