@@ -31,8 +31,14 @@ __all__ = [
     "is_true",
     "placeholders",
     "resolve",
+    "told_name",
     "variable_problems",
 ]
+
+MAX_TOLD: Final = 12
+"""Characters of a refused name that are shown; keys and passwords are longer."""
+TOLD: Final = 3
+_USUAL: Final = re.compile(r"[A-Z][A-Z_]{0,39}[0-9]{0,2}")
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _PLACEHOLDER: Final = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]{0,127})\s*\}\}")
@@ -77,11 +83,20 @@ def env_problems(path: str, env: object) -> Iterable[str]:
         return
     for name, value in env.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            yield f"{path}: {shown(name)} is no variable's name; use letters, digits and '_'"
+            told = shown(told_name(name) if isinstance(name, str) else name)
+            yield f"{path}: {told} is no variable's name; use letters, digits and '_'"
         elif not isinstance(value, str):
             yield f"{path}.{name}: expected a text, not {kind_of(value)}"
         elif text_problem(value):  # Which says what is there, and that may be a secret.
             yield f"{path}.{name}: expected a text that UTF-8 can hold"
+
+
+def told_name(name: str) -> str:
+    """A name that is refused, as a message may show it: only the beginning of one that looks like
+    no variable's name, for it may be a value that was given in the name's place."""
+    if len(name) <= MAX_TOLD or _USUAL.fullmatch(name):
+        return name
+    return f"{name[:TOLD]}… ({len(name)} characters)"
 
 
 def is_true(value: str | None) -> bool:

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from hubbub.agents.definitions.variables import VariableDefinition
+from hubbub.agents.definitions.variables import VariableDefinition, told_name
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import ChildTool
 from hubbub.agents.state.family import Deferred
@@ -181,7 +181,7 @@ def _check_values(request_id: str, waiting: _Waiting, values: Mapping[str, str])
     required = waiting.deferred.required
     if not isinstance(values, Mapping):
         raise VariablesRefused(request_id, "value", "expected a mapping of names to texts")
-    unwanted = [readable(str(name)) for name in values if name not in required]
+    unwanted = [readable(told_name(str(name))) for name in values if name not in required]
     if unwanted:
         problem = f"{', '.join(unwanted)} was not requested; requested: {', '.join(required)}"
         raise VariablesRefused(request_id, "unwanted", problem, unwanted)

@@ -34,6 +34,9 @@ Misfire: TypeAlias = Literal["skip", "latest", "all"]
 """What becomes of ticks that were missed: none is made up, the latest, or each."""
 
 HEARTBEAT: Final = "heartbeat"
+MIN_INTERVAL: Final = 1.0
+"""A cron fires at most once a second, too: what comes more often than that is a loop, whose events
+would fill the store."""
 MAX_INTERVAL: Final = 10.0 * 365 * 86_400
 _ALWAYS: Final = "* * * * *"
 
@@ -74,7 +77,7 @@ class HeartbeatTask(Struct, metaclass=told_fields, frozen=True):
 
 
 class Heartbeat(Struct, metaclass=told_fields, frozen=True):
-    """Send all ``tasks`` as one prompt to one agent every ``interval`` seconds.
+    """Send all ``tasks`` as one prompt to one agent every ``interval`` seconds, 1 at least.
 
     Each beat begins with a fresh context.  A task is a ``HeartbeatTask``, a pair of title and
     prompt, or a text that is both.  The first beat comes ``interval`` after the runtime is first
@@ -173,8 +176,8 @@ def _time_problems(schedule: Schedule) -> Iterable[str]:
     if isinstance(schedule, Heartbeat):
         interval = schedule.interval
         is_number = isinstance(interval, int | float) and not isinstance(interval, bool)
-        if not is_number or not 0 < interval <= MAX_INTERVAL:
-            yield f"interval: expected more than 0 and at most {MAX_INTERVAL:,.0f} seconds"
+        if not is_number or not MIN_INTERVAL <= interval <= MAX_INTERVAL:
+            yield f"interval: expected 1 to {MAX_INTERVAL:,.0f} seconds"
         return
     if schedule.misfire not in get_args(Misfire):
         yield f"misfire: expected 'skip', 'latest' or 'all', not {shown(schedule.misfire)}"

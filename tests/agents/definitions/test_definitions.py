@@ -379,6 +379,7 @@ def test_a_wrong_knob_of_a_subagent_tool_is_told(fields: Any, problem: str) -> N
         ({"variables": ["KEY"]}, "variables[0]: expected VariableDefinition, not str"),
         ({"env": "A=1"}, "env: expected a mapping of names to texts"),
         ({"env": {"a b": "1"}}, "env: 'a b' is no variable's name"),
+        ({"env": {"sk-live-0123456789": "1"}}, "env: 'sk-… (18 characters)' is no variable's name"),
         ({"hooks": "h"}, "hooks: expected a list of hook ids"),
         ({"hooks": [["h"]]}, "hooks[0]: expected a hook's id, not list"),
         ({"hooks": 7}, "hooks: expected a list of hook ids"),

@@ -809,6 +809,7 @@ async def test_what_was_accepted_is_started_by_the_next_process(
         ({"KEY": "planted"}, "incomplete", ("TOKEN",)),
         ({"KEY": "planted", "TOKEN": "planted", "OTHER": "planted"}, "unwanted", ("OTHER",)),
         ({"key": "planted", "TOKEN": "planted"}, "unwanted", ("key",)),
+        ({"sk-live-planted-0123": "x"}, "unwanted", ("sk-… (20 characters)",)),
         ({"KEY": "planted", "TOKEN": 17}, "value", ("TOKEN",)),
         ({"KEY": None, "TOKEN": b"planted"}, "value", ("KEY", "TOKEN")),
         ({"KEY": Secret("planted"), "TOKEN": "planted"}, "value", ("KEY",)),

@@ -1033,6 +1033,14 @@ def test_all_problems_of_schedules_are_named_at_once() -> None:
 
 
 @pytest.mark.spec("P-16")
+@pytest.mark.parametrize("interval", [0, -1, 1e-9, 0.99, 1e400, float("nan"), True, "5", 10**400])
+def test_a_heartbeat_that_beats_more_than_once_a_second_is_refused(interval: Any) -> None:
+    worker = Worker()
+    with pytest.raises(DefinitionError, match=r"interval: expected 1 to [\d,]+ seconds"):
+        Runtime([worker.agent], store="memory", schedules=[beats(interval=interval)])
+    Runtime([worker.agent], store="memory", schedules=[beats(interval=1)])
+
+
 def test_one_schedule_alone_is_no_list() -> None:
     with pytest.raises(DefinitionError, match="expected a list of Cron and Heartbeat"):
         Runtime([Worker().agent], store="memory", schedules=cron())  # type: ignore[arg-type]
