@@ -75,8 +75,28 @@ async def check_what_is_forgotten_is_not_told(make_journal: MakeJournal) -> None
     assert len(told) == at_once
 
 
+async def check_expected_notes(make_journal: MakeJournal) -> None:
+    """A commit that expects another note than there is is a conflict, whole; of one batch, too."""
+    async with open_journal(make_journal) as store:
+        first = Commit(notes={"a": "1"}, notes_expect={"a": ""})
+        assert not (await commit_of(store, first)).error
+        told: list[tuple[str, str]] = []
+        for text, expected in (("2", "1"), ("3", "1"), ("4", "2"), ("5", "")):
+            event = CustomEvent.of("test:noted", text=text)
+            commit = Commit(events=(event,), notes={"a": text}, notes_expect={"a": expected})
+            commit.done = lambda commit, text=text: told.append((text, commit.error))
+            store.submit(commit)
+        await store.flush()
+        assert told == [("2", ""), ("3", "conflict"), ("4", ""), ("5", "conflict")]
+        assert (await store.notes())["a"] == "4"
+        assert store.tip == 2
+        several = Commit(notes={"a": "6"}, notes_expect={"a": "4", "b": "somebody's"})
+        assert (await commit_of(store, several)).error == "conflict"
+
+
 STORE_CHECKS: Final[tuple[Check, ...]] = (
     check_secrets_are_kept_by_key,
     check_contents_are_kept_by_digest,
     check_what_is_forgotten_is_not_told,
+    check_expected_notes,
 )

@@ -186,14 +186,15 @@ class Commit(HubNotes):
     ``events`` are stamped except for what the store numbers; after the commit ``written`` holds
     every event as it is in the store, in order, ``leftovers`` the items that a closed inbox
     still held, and ``error`` is ``""``, ``"conflict"`` (another owner writes this lane, or an
-    item in ``taken`` or ``lent`` does not wait there), ``OVERTAKEN`` (it ends a run that was
+    item in ``taken`` or ``lent`` does not wait there, or a note is not as it was expected to be),
+    ``OVERTAKEN`` (it ends a run that was
     terminated before, and does not take that), or the store's own words: why it has failed, or
     why this commit cannot be written for its own contents, which is no other's trouble.
     """
 
     __slots__ = (
         "agent", "deliveries", "done", "error", "events", "expect", "leave_to", "leftovers",
-        "lent", "notes", "run_id", "status", "taken", "written",
+        "lent", "notes", "notes_expect", "run_id", "status", "taken", "written",
     )  # fmt: skip
 
     def __init__(
@@ -209,6 +210,7 @@ class Commit(HubNotes):
         notes: Mapping[str, str] | None = None,
         lent: Sequence[tuple[str, int]] = (),
         leave_to: str = "",
+        notes_expect: Mapping[str, str] | None = None,
     ) -> None:
         self.run_id = run_id
         self.agent = agent
@@ -220,6 +222,8 @@ class Commit(HubNotes):
         self.status = status
         self.notes = notes
         """Texts to remember by key, in the place of what stood there."""
+        self.notes_expect = notes_expect
+        """What must stand under keys of notes, empty for nothing; else it is a conflict."""
         self.lent = lent
         """Items of other inboxes that are taken, too, by run id and number: those of the
         conversation that a takeover frame holds."""

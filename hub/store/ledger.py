@@ -16,7 +16,7 @@ which items are taken, lent, moved, left over, what an address finds, what an in
   rows read again.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -88,6 +88,10 @@ class Rows(Protocol[R]):
         """What the run's own lane holds, as far as the store has it."""
         ...
 
+    def noted(self, key: str) -> str:
+        """What commits have noted under a key; empty where nothing was."""
+        ...
+
     def readdress(self, row: R) -> None:
         """Its agent, status, inbox, or how recently a user spoke to it has changed."""
         ...
@@ -131,6 +135,9 @@ class Ledger(Generic[R]):
         delivery.  With an ``error`` nothing of it is written.  Raises what comes of contents that
         no event can have; the store is then to forget what was decided since it kept something.
         """
+        if commit.notes_expect is not None and not self._are_noted(commit.notes_expect):
+            commit.error = "conflict"
+            return
         if commit.run_id:
             try:
                 row = self._rows.find(commit.run_id)
@@ -173,6 +180,13 @@ class Ledger(Generic[R]):
                 delivery.outcome, delivery.reason = "rejected", "unreadable"
         if commit.notes:
             self.writes.notes.update(commit.notes)
+
+    def _are_noted(self, expected: Mapping[str, str]) -> bool:
+        known = self.writes.notes
+        return all(
+            (known[key] if key in known else self._rows.noted(key)) == text
+            for key, text in expected.items()
+        )
 
     # ── lanes of their own ───────────────────────────────────────────────────────────────────
 

@@ -50,7 +50,7 @@ class MemoryJournal:
         self._rows = MemoryRows()
         # The hub lane begins anywhere, so that ids of events in two stores' never meet.
         self._ledger: Ledger[MemoryRow] = Ledger(self._rows, hub_seq=number)
-        self._notes: dict[str, str] = {}
+        self._notes = self._rows.notes
         self._ended: deque[str] = deque()
         # The log is cut into chunks so that what is dropped in its middle frees memory too.
         self._chunks: list[list[Event | None] | None] = []

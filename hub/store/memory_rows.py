@@ -52,6 +52,7 @@ class MemoryRows:
         """Open runs by type of descriptor, the one a user spoke to last at the end."""
         self.requests: dict[str, str] = {}
         """What is noted of requests, by name."""
+        self.notes: dict[str, str] = {}
         self._trees: dict[str, list[str]] = {}
         """The runs of each tree of more than one, by creation."""
         self.living: dict[str, int] = {}
@@ -100,6 +101,9 @@ class MemoryRows:
 
     def requested(self, name: str) -> str:
         return self.requests.get(name, "")
+
+    def noted(self, key: str) -> str:
+        return self.notes.get(key, "")
 
     def candidates(self, to: str, by: Addressing) -> Sequence[str]:
         match by:

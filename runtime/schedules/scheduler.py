@@ -11,7 +11,7 @@
 * Schedules do not wait for one another, and what one raises is logged and stops none.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
 import anyio
@@ -20,10 +20,9 @@ from msgspec.structs import replace
 
 from hubbub.hub import events as e
 from hubbub.hub.addressing import SCHEDULES
-from hubbub.hub.errors import Closed, StoreFailed, UnknownRun
+from hubbub.hub.errors import Closed, StoreFailed
 from hubbub.hub.events import Event
 from hubbub.hub.events.descriptors import CronDescriptor, HeartbeatDescriptor, encode_descriptor
-from hubbub.hub.hub import Hub
 from hubbub.hub.logs import log
 from hubbub.hub.store.journal import Commit, Delivery, RunInfo
 from hubbub.hub.tasks.outermost import start_in
@@ -31,6 +30,8 @@ from hubbub.hub.values import encode_value
 from hubbub.runtime.kernel.outcomes import Outcomes
 from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.schedules.alarm import MAX_NAP, Alarm
+from hubbub.runtime.schedules.record import Overtaken, ScheduleRecord
+from hubbub.runtime.schedules.removed import RemovedSchedule, outcome_of
 from hubbub.runtime.schedules.schedules import Cron, Heartbeat, Schedule, agent_of, checked
 from hubbub.runtime.schedules.status import (
     NOTES,
@@ -77,17 +78,22 @@ class Scheduler:
         """
         hub = self._services.hub
         now = hub.ports.clock.now()
-        notes = read_notes(await hub.journal.notes(NOTES))
+        texts = await hub.journal.notes(NOTES)
+        notes = read_notes(texts)
         given = {each.uid for each in self._schedules}
+
+        def record(uid: str) -> ScheduleRecord:
+            return ScheduleRecord(hub, uid, texts.get(f"{NOTES}{uid}", ""))
+
         removed = [
-            _Removed(hub, self._outcomes, uid, note)
+            RemovedSchedule(hub, self._outcomes, uid, note, record(uid))
             for uid, note in notes.items()
             if note.outcome == RUNNING and uid not in given
         ]
         alarm = Alarm(hub.ports.clock)
         loops = [
-            _Loop(self._services, self._outcomes, alarm, each, notes.get(each.uid), now)
-            for each in self._schedules
+            _Loop(self._services, self._outcomes, alarm, each, notes.get(uid), record(uid), now)
+            for uid, each in ((each.uid, each) for each in self._schedules)
         ]
         if loops or removed:
             self._task = hub.tasks.start(
@@ -106,7 +112,9 @@ class Scheduler:
         return schedule_statuses(notes, hub.ports.clock.now(), self._schedules)
 
 
-async def _run_all(alarm: Alarm, loops: Sequence["_Loop"], removed: Sequence["_Removed"]) -> None:
+async def _run_all(
+    alarm: Alarm, loops: Sequence["_Loop"], removed: Sequence[RemovedSchedule]
+) -> None:
     async with anyio.create_task_group() as group:
         for each in removed:
             start_in(group, each.run(), steady=True)
@@ -114,40 +122,6 @@ async def _run_all(alarm: Alarm, loops: Sequence["_Loop"], removed: Sequence["_R
             start_in(group, alarm.run(), steady=True)
         for loop in loops:
             start_in(group, loop.run(group), steady=True)
-
-
-async def _outcome_of(outcomes: Outcomes, uid: str, run_id: str) -> tuple[str, str] | None:
-    """How the session of a schedule's run ends, and why; ``None`` where that stays open."""
-    try:
-        found = await outcomes.result(run_id)
-    except UnknownRun:
-        return "unknown", "the store keeps the run no longer"
-    except Closed:
-        return None  # The next boot sees to it.
-    except Exception as error:
-        log.error("schedule.unwatched", schedule=uid, exc_info=error)
-        return None
-    return found.outcome, found.reason
-
-
-class _Removed:
-    """A schedule that there is no more, and whose last fire is at work."""
-
-    def __init__(self, hub: Hub, outcomes: Outcomes, uid: str, note: ScheduleNote) -> None:
-        self._hub = hub
-        self._outcomes = outcomes
-        self._uid = uid
-        self._note = note
-
-    async def run(self) -> None:
-        """Note how it ends."""
-        found = await _outcome_of(self._outcomes, self._uid, self._note.run_id)
-        if found is None:
-            return
-        outcome, reason = found
-        now = self._hub.ports.clock.now()
-        note = replace(self._note, outcome=outcome, reason=reason, finished_at=now)
-        self._hub.journal.submit(Commit(notes={f"{NOTES}{self._uid}": note.encoded()}))
 
 
 class _Loop:
@@ -160,6 +134,7 @@ class _Loop:
         alarm: Alarm,
         schedule: Schedule,
         kept: ScheduleNote | None,
+        record: ScheduleRecord,
         now: int,
     ) -> None:
         self._definitions = services.definitions
@@ -176,6 +151,7 @@ class _Loop:
             if isinstance(schedule, Heartbeat)
             else CronDescriptor(id=schedule.uid)
         )
+        self._record = record
         self._identity = bytes(self._descriptor).decode()
         self._ticks = schedule.ticks
         note = kept or ScheduleNote()
@@ -202,6 +178,8 @@ class _Loop:
         while not self._hub.is_closed:
             try:
                 await self._serve()
+            except Overtaken:
+                await self._read_again()
             except Exception as error:
                 if isinstance(error, Closed) and self._phase.is_leaving:
                     return  # Woken as the runtime was left: the next boot goes on.
@@ -211,6 +189,7 @@ class _Loop:
     async def _serve(self) -> None:
         """Handle every tick at its time."""
         while True:
+            self._record.check()
             now = self._look()
             due = self._ticks.due(self._past, now, keep=MAX_CAUGHT_UP + 1)
             if due.ticks:
@@ -372,22 +351,31 @@ class _Loop:
 
     async def _commit(self, events: Sequence[Event], deliveries: Sequence[Delivery] = ()) -> None:
         done = anyio.Event()
-        commit = Commit(events=events, deliveries=deliveries, notes=self._as_text())
+        commit = Commit(events=events, deliveries=deliveries)
+        self._record.add_to(commit, self._as_text())
         commit.after = lambda _commit: done.set()
         self._hub.pipeline.submit(commit)
         await done.wait()
+        self._record.check(commit)
         if commit.error:
             raise StoreFailed(self._hub.journal.name, commit.error)
 
     def _write_note(self) -> None:
-        # A note alone is nothing that the hub could dispatch.
-        self._hub.journal.submit(Commit(notes=self._as_text()))
+        self._record.write(self._as_text())
 
-    def _as_text(self) -> Mapping[str, str]:
+    async def _read_again(self) -> None:
+        """Another process has handled a tick, or has noted what came of one."""
+        self._stop_watching()
+        self._note = note_of(self._schedule, await self._record.read())
+        self._past = past_of(self._note, self._clock.now())
+        if self._note.outcome == RUNNING:
+            self._watch()
+
+    def _as_text(self) -> str:
         past = self._past
         since = self._note.since if isinstance(self._schedule, Heartbeat) else past.since
         note = replace(self._note, at=past.at, since=since, spans=past.spans)
-        return {f"{NOTES}{self._uid}": note.encoded()}
+        return note.encoded()
 
     # ── what came of it ──────────────────────────────────────────────────────────────────────
 
@@ -404,7 +392,7 @@ class _Loop:
 
     async def _note_outcome(self, scope: anyio.CancelScope, run_id: str) -> None:
         with scope:
-            found = await _outcome_of(self._outcomes, self._uid, run_id)
+            found = await outcome_of(self._outcomes, self._uid, run_id)
             if found is None:
                 return
             outcome, reason = found

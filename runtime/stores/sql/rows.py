@@ -108,7 +108,10 @@ class StoredRows:
         return [decode_event(body) for (body,) in self._db.execute(_SELECT_OWN, (row.number,))]
 
     def requested(self, name: str) -> str:
-        found = self._db.execute(_SELECT_NOTE, (f"{REQUESTS}{name}",)).fetchone()
+        return self.noted(f"{REQUESTS}{name}")
+
+    def noted(self, key: str) -> str:
+        found = self._db.execute(_SELECT_NOTE, (key,)).fetchone()
         return found[0] if found is not None else ""
 
     def readdress(self, row: Row) -> None:
