@@ -39,9 +39,6 @@ ELSEWHERE: Final = frozenset((
 ))  # fmt: skip
 """Tests that look into the file of the database."""
 
-AT_MOST: Final = 2
-"""Of the rows of a test, so many run here on each loop: they differ in what agents do."""
-
 
 def _load(name: str) -> ModuleType:
     path = RUNTIME / f"{name}.py"
@@ -55,7 +52,7 @@ def _load(name: str) -> ModuleType:
 
 def kept(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     """Of the tests of this module those that open a store on disk, and leave it in order or kill
-    its process without copying files; the first and the last rows of each."""
+    its process without copying files; one row of each on each loop."""
     rows: dict[tuple[str, str], list[pytest.Item]] = defaultdict(list)
     for item in items:
         assert isinstance(item, pytest.Function)
@@ -65,9 +62,7 @@ def kept(items: Sequence[pytest.Item]) -> list[pytest.Item]:
             loop = str(parameters.get("anyio_backend", ""))
             if item.originalname not in ELSEWHERE:
                 rows[item.originalname, loop].append(item)
-    return [
-        item for some in rows.values() for item in dict.fromkeys((*some[: AT_MOST - 1], some[-1]))
-    ]
+    return [some[-1] for some in rows.values()]  # Rows differ in what agents do.
 
 
 MODULES: Final = tuple(map(_load, SAME))
