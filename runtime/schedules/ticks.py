@@ -9,8 +9,8 @@ Rules of ``CronTicks``
 * An expression that names hours means local times.  One that the clocks skip is due when they
   have gone on (02:30 at 03:00), together with what is due then; one that they repeat is due the
   first time only.  So each fires once.
-* With ``*`` for the hour it means every hour there is: a skipped one has none, a repeated one is
-  two, and the time between two ticks is what it always is.
+* With ``*`` for the hour it means every hour there is: it is due whenever clocks show what it
+  says, so that a skipped time has none, and a repeated one two.
 * Both days given (of the month, of the week): either will do, as in every cron.
 
 Rules of clocks that are set
@@ -42,6 +42,7 @@ from msgspec.structs import replace
 from hubbub.hub.errors import BadValue, MissingExtra, OperatorError
 from hubbub.hub.events.moments import EPOCH, LAST_MOMENT
 from hubbub.hub.near_misses import shown
+from hubbub.runtime.schedules.shifts import last_shift, next_shift, offset_at
 
 if TYPE_CHECKING:
     from cronsim import CronSim
@@ -160,7 +161,9 @@ class CronTicks:
         still has, have none."""
         if at >= _LAST:
             return None
-        ticks = self._simulated(self._local(max(at, _FIRST)))
+        if self._every_hour:
+            return self._next_of_every_hour(max(at, _FIRST))
+        ticks = self._named_hours(self._wall(max(at, _FIRST)))
         return next((tick for tick in ticks if tick > at), None)
 
     def coming(self, past: Past) -> int | None:
@@ -205,40 +208,72 @@ class CronTicks:
         """The ticks up to ``until``, the latest first."""
         if until < _FIRST:
             return
-        start = self._local(min(until, _LAST)).replace(microsecond=0) + _SECOND
-        if start.tzinfo is None:  # The time may be one that is repeated: what is later counts, too.
-            start += _MAX_REPEATED
+        if self._every_hour:
+            yield from self._back_through_every_hour(min(until, _LAST))
+            return
+        # The time may be one that is repeated: what is later counts, too.
+        start = self._wall(min(until, _LAST)).replace(microsecond=0) + _SECOND + _MAX_REPEATED
         last = until + 1
-        for tick in self._simulated(start, reverse=True):
+        for tick in self._named_hours(start, reverse=True):
             if tick < last:
                 last = tick
                 yield tick
 
-    def _simulated(self, start: datetime, *, reverse: bool = False) -> Iterator[int]:
-        """The expression's times from ``start`` on, up to where the calendar ends."""
+    def _named_hours(self, start: datetime, *, reverse: bool = False) -> Iterator[int]:
         try:
-            for local in _simulate(self._expression, start, reverse=reverse):
-                yield self._instant(local)
+            for wall in self._simulated(start, reverse=reverse):
+                yield self._existing(wall)
         except (OverflowError, ValueError):  # The year 0, or 10000.
             return
 
-    def _local(self, at: int) -> datetime:
-        """``at`` as the expression reads it: local time on the wall, or, where every hour counts,
-        time that knows its distance from UTC."""
-        local = (EPOCH + at * _MICROSECOND).astimezone(self._zone)
-        return local if self._every_hour else local.replace(tzinfo=None)
+    # Where every hour counts, ticks are computed from one shift of the clocks to the next: in
+    # between, clocks run as those of UTC.
 
-    def _instant(self, local: datetime) -> int:
-        if local.tzinfo is None:
-            local = self._existing(local)
-        return (local - EPOCH) // _MICROSECOND
+    def _next_of_every_hour(self, after: int) -> int | None:
+        begin = after
+        while True:
+            offset = offset_at(self._zone, begin)
+            wall = next(self._simulated(_wall(after + offset)), None)
+            if wall is None or (tick := _instant(wall) - offset) > _LAST:
+                return None
+            shift = next_shift(self._zone, begin, tick)
+            if shift is None:
+                return tick
+            begin, after = shift, shift - 1
 
-    def _existing(self, wall: datetime) -> datetime:
+    def _back_through_every_hour(self, until: int) -> Iterator[int]:
+        shift: int | None = until
+        while shift is not None:
+            shift, offset = None, offset_at(self._zone, until)
+            start = _wall(until + offset).replace(microsecond=0) + _SECOND
+            for wall in self._simulated(start, reverse=True):
+                tick = _instant(wall) - offset
+                if tick < _FIRST:
+                    return
+                shift = last_shift(self._zone, tick, until)
+                if shift is not None:
+                    until = shift - 1
+                    break
+                until = tick
+                yield tick
+
+    def _simulated(self, start: datetime, *, reverse: bool = False) -> Iterator[datetime]:
+        """The expression's times on the wall from ``start`` on, up to where the calendar ends."""
+        try:
+            yield from _simulate(self._expression, start, reverse=reverse)
+        except (OverflowError, ValueError):  # The year 0, or 10000.
+            return
+
+    def _wall(self, at: int) -> datetime:
+        """What the clocks show at ``at``."""
+        return (EPOCH + at * _MICROSECOND).astimezone(self._zone).replace(tzinfo=None)
+
+    def _existing(self, wall: datetime) -> int:
         """The first instant at which clocks show ``wall``, or have passed over it."""
         while True:
             instant = wall.replace(tzinfo=self._zone, fold=0).astimezone(UTC)
             if instant.astimezone(self._zone).replace(tzinfo=None, fold=0) == wall:
-                return instant
+                return (instant - EPOCH) // _MICROSECOND
             wall = wall.replace(second=0) + _MINUTE
 
 
@@ -281,6 +316,15 @@ def _joined(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
         first = min(range(len(found) - 1), key=lambda at: found[at + 1][0] - found[at][1])
         found[first : first + 2] = [(found[first][0], found[first + 1][1])]
     return tuple(found)
+
+
+def _wall(at: int) -> datetime:
+    """What clocks show that are as far ahead of the epoch."""
+    return EPOCH.replace(tzinfo=None) + at * _MICROSECOND
+
+
+def _instant(wall: datetime) -> int:
+    return (wall.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 
 
 def _simulate(expression: str, start: datetime, *, reverse: bool = False) -> "CronSim":
