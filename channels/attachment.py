@@ -23,10 +23,16 @@ from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.tasks.cancelling import absorb_cancellation, cancellations, is_on_asyncio
 from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.tasks.raised import is_contained
+from hubbub.hub.tasks.waits import REMEDY, held_up_by, telling
 
 __all__ = ["Attachment", "Channels"]
 
 Ts = TypeVarTuple("Ts")
+
+_REMEDIES: Final = dict.fromkeys(
+    ("after", "on_start"), "let it return, and start what goes on by context.start"
+)
+"""For what the other channels are kept waiting for."""
 
 GRACE: Final = 5.0
 """Seconds that a channel is given to handle what waits, and again to run ``on_complete``."""
@@ -36,8 +42,8 @@ class Attachment:
     """A channel at work on a hub."""
 
     __slots__ = (
-        "_context", "_group", "_hub", "_is_leaving", "_over", "_release", "_rows", "_scope",
-        "_started", "_stream", "_task", "channel", "error", "status",
+        "_context", "_during", "_group", "_hub", "_is_leaving", "_over", "_release", "_rows",
+        "_scope", "_started", "_stream", "_task", "channel", "error", "status",
     )  # fmt: skip
 
     def __init__(self, hub: Hub, channel: Channel) -> None:
@@ -58,6 +64,8 @@ class Attachment:
         self._group: anyio.abc.TaskGroup | None = None
         self._task = 0
         self._context: ChannelContext | None = None
+        self._during = "after"
+        """Which of the channel's functions comes first, or is at work."""
         try:
             hub.tasks.start(self._live(), name=f"channel {channel.name}")
         except BaseException:
@@ -72,7 +80,8 @@ class Attachment:
 
     async def wait_started(self) -> None:
         """Return when ``on_start`` is done, well or not."""
-        await self._started.wait()
+        with telling(self._tell):
+            await self._started.wait()
 
     async def stop(self, grace: float = GRACE) -> None:
         """Handle what waits, for at most ``grace`` seconds, then detach; idempotent.
@@ -89,7 +98,7 @@ class Attachment:
                 await self._over.wait()
         finally:
             self._scope.cancel()
-            with anyio.CancelScope(shield=True):
+            with anyio.CancelScope(shield=True), telling(self._tell):
                 await self._over.wait()
 
     # ── the channel's task ───────────────────────────────────────────────────────────────────
@@ -127,11 +136,10 @@ class Attachment:
 
     async def _begin(self) -> bool:
         channel = self.channel
-        during = "after"
         try:
             if channel.after is not None:
                 await self._continue(channel.after)
-            during = "on_start"
+            self._during = "on_start"
             context = ChannelContext(self, self._hub, channel.name, channel.state())
             self._context = context
             if channel.on_start is not None:
@@ -140,9 +148,9 @@ class Attachment:
             if not is_contained(error):
                 raise
             self.status, self.error = "failed", error
-            self._report(error, during)
+            self._report(error, self._during)
             return False
-        self.status = "running"
+        self.status, self._during = "running", "handlers"
         self._emit(ChannelStart(channel=channel.name))
         self._started.set()
         return True
@@ -174,6 +182,7 @@ class Attachment:
     async def _complete(self) -> None:
         """Run ``on_complete``, whatever is being cancelled around it."""
         hook = self.channel.on_complete
+        self._during = "on_complete"
         if hook is not None:
             before = cancellations()
             with anyio.CancelScope(shield=True), anyio.move_on_after(GRACE) as limit:
@@ -229,6 +238,14 @@ class Attachment:
                 channel=name, error=mask(words_of(error), 2000), error_type=kind, during=during,
                 **about,
             )
+        )  # fmt: skip
+
+    def _tell(self, seconds: float) -> None:
+        """Log which function of the channel somebody has waited for so long."""
+        held_by = held_up_by(self, Attachment._live.__code__)
+        log.warning(
+            "channel.waits", channel=self.channel.name, during=self._during, seconds=seconds,
+            held_by=held_by, remedy=_REMEDIES.get(self._during, REMEDY),
         )  # fmt: skip
 
     def _emit(self, event: Event) -> None:

@@ -31,6 +31,7 @@ from hubbub.hub.tasks.cancelling import (
 )
 from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.tasks.raised import exit_in, is_of, is_plain_cancellation, uncontained
+from hubbub.hub.tasks.waits import REMEDY, held_up_by, telling
 
 __all__ = ["TaskHost"]
 
@@ -200,18 +201,25 @@ class TaskHost:
             if task is not None:
                 assert self._leave is not None and self._ended is not None
                 self._leave.set()
-                await outlast(self._ended)
+                with telling(self._tell):
+                    await outlast(self._ended)
                 with suppress(asyncio.CancelledError):
                     task.result()
             elif group is not None:
                 group.cancel_scope.cancel()
-                await group.__aexit__(None, None, None)
+                with telling(self._tell):
+                    await group.__aexit__(None, None, None)
         except BaseExceptionGroup as errors:
             ending = exit_in(errors)
             if ending is None:
                 raise
             # It ends the program by itself, not as part of a group that is an error.
             raise ending from None
+
+    def _tell(self, seconds: float) -> None:
+        """Log what tasks still do that were cancelled so long ago."""
+        if held_by := held_up_by(self, TaskHost._guarded.__code__):
+            log.warning("leaving.waits", seconds=seconds, held_by=held_by, remedy=REMEDY)
 
 
 async def _raise(error: BaseException) -> None:

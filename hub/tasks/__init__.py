@@ -2,5 +2,6 @@
 
 Reading order: ``cancelling`` (where the event loops differ), ``raised`` (whose an exception is),
 ``outermost`` (starts such tasks, and lends a task that is not ours to such code), ``stepped``,
-``kept_threads``, ``callables`` (what a function that was given does).
+``kept_threads``, ``callables`` (what a function that was given does), ``waits`` (what holds up a
+waiter).
 """

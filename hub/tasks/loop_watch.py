@@ -8,14 +8,14 @@ answers five times a second.
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from threading import Event, Thread, get_ident
 from types import FrameType
 from typing import Any, Final, TypeAlias
 
 import anyio.lowlevel
 
-__all__ = ["Held", "NoWatch", "ThreadWatch"]
+__all__ = ["Held", "NoWatch", "ThreadWatch", "called_by_us"]
 
 Held: TypeAlias = Callable[[str, str], object]
 """Takes the name of the function that holds the loop, and the file and line it has got to."""
@@ -84,9 +84,14 @@ def _watch(
 def _called_in(thread: int) -> tuple[str, str] | None:
     """Name and place of the function that hubbub has called last in a thread, if it is at work."""
     innermost = sys._current_frames().get(thread)
+    return called_by_us(reversed([*_outwards(innermost)]))
+
+
+def called_by_us(frames: Iterable[FrameType]) -> tuple[str, str] | None:
+    """Name and place of the function that hubbub has called last, of frames from the outermost."""
     found: FrameType | None = None
     is_ours = False
-    for frame in reversed([*_outwards(innermost)]):
+    for frame in frames:
         top = str(frame.f_globals.get("__name__")).partition(".")[0]
         if top == "hubbub":
             is_ours = True

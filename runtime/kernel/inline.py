@@ -6,7 +6,7 @@ activities holds all the same: they are cancelled alone, without the caller, whe
 longer wanted, and see nothing of the caller's context variables.
 """
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import Any
 
@@ -16,6 +16,7 @@ from hubbub.hub.logs import log
 from hubbub.hub.tasks.cancelling import renew_cancellation
 from hubbub.hub.tasks.raised import is_of, is_plain_cancellation, uncontained
 from hubbub.hub.tasks.stepped import stepped
+from hubbub.hub.tasks.waits import REMEDY, held_up_by, tell
 from hubbub.runtime.kernel.outcome import RunOutcome
 
 __all__ = ["InlineCaller"]
@@ -24,12 +25,13 @@ __all__ = ["InlineCaller"]
 class InlineCaller:
     """Does what the run it waits for wants done, one piece of work at a time."""
 
-    __slots__ = ("_is_done", "_scope", "_wake", "_work", "outcome")
+    __slots__ = ("_end_telling", "_is_done", "_scope", "_wake", "_work", "outcome")
 
     def __init__(self) -> None:
         self.outcome: RunOutcome | None = None
         """How the run ended; ``None`` when it left memory without an end that is known here."""
         self._is_done = False
+        self._end_telling: Callable[[], object] | None = None
         self._scope: anyio.CancelScope | None = None
         self._wake: anyio.Event | None = None
         self._work: Coroutine[Any, Any, None] | None = None
@@ -53,6 +55,8 @@ class InlineCaller:
             work.close()  # It has not begun, and never will.
         elif self._scope is not None:
             self._scope.cancel()
+            if self._end_telling is None:
+                self._end_telling = tell(self._tell)
 
     def is_dismissed(self) -> bool:
         """Whether nothing more is asked of the caller."""
@@ -86,11 +90,19 @@ class InlineCaller:
                         raise passed from None
                 finally:
                     self._scope = None
+                    if self._end_telling is not None:
+                        self._end_telling()
+                        self._end_telling = None
             elif self._is_done:
                 return
             else:
                 self._wake = anyio.Event()
                 await self._wake.wait()
+
+    def _tell(self, seconds: float) -> None:
+        """Log what the caller's task still does, which the run has given up so long ago."""
+        held_by = held_up_by(self, InlineCaller.serve.__code__)
+        log.warning("caller.waits", seconds=seconds, held_by=held_by, remedy=REMEDY)
 
 
 def _passed(error: BaseException) -> BaseException | None:
