@@ -13,11 +13,12 @@ class SharedPlace:
     """A ``SharedMemory`` with the journals of its processes, each at the end of a link."""
 
     def __init__(
-        self, clock: Clock | None = None, *, ttl: float = 6.0, seconds: float = 0.0
-    ) -> None:
+        self, clock: Clock | None = None, *, ttl: float = 6.0, seconds: float = 0.0,
+        memory: type[SharedMemory] = SharedMemory,
+    ) -> None:  # fmt: skip
         self.clock = clock or LoopClock()
         self.ttl = ttl
-        self.memory = SharedMemory(self.clock, ttl=ttl)
+        self.memory = memory(self.clock, ttl=ttl)
         self.links: list[Link] = []
         self._seconds = seconds
 

@@ -10,6 +10,7 @@ from anyio.abc import TaskGroup
 from hubbub import AgentDefinition, Event, Hub, Runtime
 from hubbub.hub.ports import MemoryBlobs, MemorySecrets, Ports, SystemIds
 from hubbub.hub.store.link import Link
+from hubbub.hub.store.shared_memory import SharedMemory
 from hubbub.hub.virtual import InlineOffload, InlineWorker
 from hubbub.runtime.simulation.injection.dying_store import DyingJournal
 from hubbub.runtime.simulation.story.history import Life
@@ -112,10 +113,10 @@ class Workers:
 @asynccontextmanager
 async def workers(
     agents: Callable[[], Sequence[AgentDefinition]], count: int = 2, *, ttl: float = 6.0,
-    seconds: float = 0.001, **options: Any,
+    seconds: float = 0.001, memory: type[SharedMemory] = SharedMemory, **options: Any,
 ) -> AsyncIterator[Workers]:  # fmt: skip
     """So many workers on one store; they are left in order at the end."""
-    place = SharedPlace(ttl=ttl, seconds=seconds)
+    place = SharedPlace(ttl=ttl, seconds=seconds, memory=memory)
     async with anyio.create_task_group() as group:
         made = Workers(group, agents, place, **options)
         for _ in range(count):
