@@ -24,11 +24,9 @@ from hubbub.hub.errors import BadValue, OperatorError, StoreFailed
 from hubbub.hub.store.reader import StoreReader, StoreUnreadable, decoded, info_of
 from hubbub.runtime.stores.exchange.lanes import FROM_BACKUP, Lane, Lanes, Problem
 from hubbub.runtime.stores.exchange.run_check import READ_ERRORS, RunCheck, holds_key
-from hubbub.runtime.stores.folders.adopt import knows_child
+from hubbub.runtime.stores.folders.adopt import refused
 from hubbub.runtime.stores.folders.disk import RealDisk
-from hubbub.runtime.stores.folders.foreign import foreign_runs
 from hubbub.runtime.stores.folders.projection import agent_folders
-from hubbub.runtime.stores.folders.run_text import Broken
 from hubbub.runtime.stores.open import folder_of_store, open_reader
 
 __all__ = ["StoreCheck"]
@@ -179,13 +177,12 @@ class StoreCheck:
         folders = agent_folders(folder, RealDisk(), store)
         try:
             run_ids = store.described()
-            roots = store.roots()
+            left_out = refused(RealDisk(), str(folder.agents), store)
         except StoreUnreadable:  # Which the check of the store has told.
             return
-        for one in foreign_runs(RealDisk(), str(folder.agents), roots.get, knows_child(store)):
-            if isinstance(one, Broken):
-                where = f"{one.file}:{one.line}" if one.line else one.file
-                yield Problem(where, one.what, one.remedy)
+        for one in left_out:
+            where = f"{one.file}:{one.line}" if one.line else one.file
+            yield Problem(where, one.what, one.remedy)
         for run_id in run_ids:
             problems: list[tuple[str, bool]] = []
             for _ in range(2):  # What was just being written is there the second time.

@@ -11,7 +11,7 @@ a runtime is opened.  What cannot be read is reported and stays where it is.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -41,7 +41,10 @@ from hubbub.runtime.stores.folders.run_text import Broken
 from hubbub.runtime.stores.folders.write import AgentFolders, folder_name
 from hubbub.runtime.stores.sqlite.regular_files import read_regular
 
-__all__ = ["Adopted", "adopt", "knows_child", "problems_of"]
+__all__ = ["Adopted", "adopt", "problems_of", "refused"]
+
+_MISFITS: Final = (*READ_ERRORS, ImportProblem, OSError)
+"""What is raised where runs do not fit together, or cannot be read."""
 
 
 class Adopted(Struct, frozen=True, kw_only=True):
@@ -63,10 +66,8 @@ def adopt(
 
     Call in the writing thread, before anything is submitted.
     """
-    reader = intake.reader
-    roots = reader.roots()
-    found = _with_free_names(foreign_runs(disk, root, roots.get, knows_child(reader)), reader)
-    present = {_folder_of(one).rpartition("/")[2] for one in found}
+    roots = intake.reader.roots()
+    found, present = _found(disk, root, intake.reader, roots)
     told: list[Found] = [one for one in found if isinstance(one, Broken)]
     trees = _trees([one for one in found if isinstance(one, ForeignRun)])
     # Whom a user spoke to last comes last: what is shown by age is shown in that order.
@@ -86,11 +87,40 @@ def adopt(
     return told
 
 
+def refused(disk: Disk, root: str, reader: StoreReader) -> list[Broken]:
+    """The folders in ``root`` that a runtime which opens the store leaves where they are, as far as
+    that shows without importing them.
+
+    Raises ``StoreUnreadable``.
+    """
+    roots = reader.roots()
+    found, present = _found(disk, root, reader, roots)
+    left_out = [one for one in found if isinstance(one, Broken)]
+    for tree in _trees([one for one in found if isinstance(one, ForeignRun)]):
+        try:
+            repaired(tree, _is_there(roots, present))
+        except _MISFITS as error:
+            left_out += _misfits(tree, error)
+    return left_out
+
+
+def _found(
+    disk: Disk, root: str, reader: StoreReader, roots: Mapping[str, str]
+) -> tuple[list[ForeignRun | Broken], frozenset[str]]:
+    """The folders of runs that the store does not have, and the names of all of these."""
+    found = _with_free_names(foreign_runs(disk, root, roots.get, _knows_child(reader)), reader)
+    return found, frozenset(_folder_of(one).rpartition("/")[2] for one in found)
+
+
+def _is_there(roots: Mapping[str, str], present: Container[str]) -> Callable[[str], bool]:
+    return lambda run_id: run_id in roots or folder_name(run_id) in present
+
+
 def _folder_of(one: ForeignRun | Broken) -> str:
     return one.folder if isinstance(one, Broken) else one.text.folder
 
 
-def knows_child(reader: StoreReader) -> Callable[[str, str], bool]:
+def _knows_child(reader: StoreReader) -> Callable[[str, str], bool]:
     """Whether a run of the store has recorded another one as its child."""
 
     def knows(parent: str, run_id: str) -> bool:
@@ -177,19 +207,23 @@ def _adopt_tree(
     present: Container[str],
 ) -> list[Found]:
     try:
-        runs = repaired(tree, lambda run_id: run_id in roots or folder_name(run_id) in present)
+        runs = repaired(tree, _is_there(roots, present))
         with intake.all_or_nothing():
             return _import(intake, files, runs)
-    except (*READ_ERRORS, ImportProblem, OSError) as error:
-        what = f"does not fit together: {error}"
-        remedy = "restore the folder from a backup, or remove it"
-        return [
-            Broken(
-                folder=one.text.folder, file=f"{one.text.folder}/{RUN}", line=0, what=what,
-                remedy=remedy,
-            )
-            for one in tree
-        ]  # fmt: skip
+    except _MISFITS as error:
+        return [*_misfits(tree, error)]
+
+
+def _misfits(tree: Sequence[ForeignRun], error: BaseException) -> list[Broken]:
+    what = f"does not fit together: {error}"
+    remedy = "restore the folder from a backup, or remove it"
+    return [
+        Broken(
+            folder=one.text.folder, file=f"{one.text.folder}/{RUN}", line=0, what=what,
+            remedy=remedy,
+        )
+        for one in tree
+    ]  # fmt: skip
 
 
 def _import(intake: RunIntake, files: FolderFiles, runs: Sequence[RepairedRun]) -> list[Found]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
+from support.agents import echo_model, model_agent
 from support.conversations import MAIN, RESEARCH, WRITER, Book, nested, said, skill
 from support.folder_worlds import WORLDS
 from support.stores import agents, fill
@@ -352,3 +353,21 @@ async def test_one_broken_run_stops_no_other_and_what_is_adopted_works_on(
         receipt = await rt.hub.send_to_run(filled.chat, "and now?")
         assert receipt.accepted
         assert (await rt.result(filled.chat)).output == "It is noted."
+
+
+@pytest.mark.parametrize("key", ["a key", "web_ada_1"])
+async def test_a_check_reports_the_folders_that_are_not_adopted_as_opening_does(
+    key: str, tmp_path: Path
+) -> None:
+    for number, name in enumerate(("one", "two")):
+        ports = virtual_ports(number)
+        async with Runtime([model_agent(echo_model())], store=sqlite_store(tmp_path / name),
+                           ports=ports) as rt:  # fmt: skip
+            await (await rt.start("assistant", "hello", session_key=key)).result()
+    [folder] = (tmp_path / "two" / "agents").iterdir()
+    shutil.copytree(folder, tmp_path / "one" / "agents" / folder.name)
+    checked = damage(tmp_path / "one")
+    assert len(checked) == 1 and "which is open; terminate that run" in checked[0]
+    assert folder.name in checked[0]
+    assert await adopted(tmp_path / "one") == checked
+    assert damage(tmp_path / "one") == checked, "it is there still"
