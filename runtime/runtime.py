@@ -251,6 +251,7 @@ class Runtime(RunAccess):
         try:
             if exc_type is None and self._grace > 0:
                 with anyio.move_on_after(self._grace):
+                    await self.runs.trees.drain()
                     await self.phase.wait_until(self._is_at_rest)
         finally:
             self.phase.is_gone = True

@@ -243,6 +243,9 @@ class SharedMemoryJournal:
     def owns(self, root_run_id: str) -> bool:
         return root_run_id in self._owned or root_run_id in self._opening
 
+    def trees(self) -> Collection[str]:
+        return tuple(self._owned)
+
     async def hand_over(self, root_run_ids: Collection[str]) -> None:
         await self.flush()
         roots = [root for root in root_run_ids if root in self._owned]

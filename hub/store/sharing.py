@@ -56,6 +56,10 @@ class Sharing(Protocol):
         """Whether the tree is this process's, as far as it knows."""
         ...
 
+    def trees(self) -> Collection[str]:
+        """The roots of the trees that are this process's, as far as it knows."""
+        ...
+
     async def hand_over(self, root_run_ids: Collection[str]) -> None:
         """Give up trees, behind all that was submitted: others may claim them at once.
 

@@ -113,6 +113,14 @@ class OwnedTrees:
             self._services.accounts.forget(root)
         self._services.phase.progressed()
 
+    async def drain(self) -> None:
+        """The runtime is being left: others may have at once what rests, and nothing new comes."""
+        sharing = self._share.sharing
+        if sharing is not None:
+            await sharing.drain()
+            at_work = {run.lane.root_run_id for run in self._live.by_id.values()}
+            await sharing.hand_over([root for root in sharing.trees() if root not in at_work])
+
     def heard_elsewhere(self, events: Sequence[Event]) -> None:
         """Others have written these."""
         for event in events:

@@ -136,6 +136,31 @@ async def test_worker_that_is_cut_off_changes_nothing_once_another_has_taken_ove
         assert not one.has(run.run_id)
 
 
+async def test_worker_that_is_left_hands_over_at_once_what_rests():
+    def agents():
+        return [
+            model_agent(echo_model(0.1), name="quick"), model_agent(echo_model(3.0), name="slow"),
+        ]  # fmt: skip
+
+    async with workers(agents) as store:
+        one, other = store.all
+        rests = await one.runtime.start("quick", "a")
+        await rests.result()
+        works = await one.runtime.start("slow", "b")
+        await anyio.sleep(0.5)
+        one.leave()
+        left = anyio.current_time()
+        await until(lambda: other.owns(rests.run_id))
+        assert anyio.current_time() - left <= 1
+        assert one.owns(works.run_id)
+        assert (await other.hub.send_to_run(rests.run_id, "c")).accepted
+        assert (await other.runtime.outcomes.result(rests.run_id)).output == "echo: c"
+        await one.wait_ended()
+        outcome = await other.runtime.outcomes.result(works.run_id)
+        assert outcome.output == "echo: b"
+        assert not any(x.type == "agent:restore" for x in other.heard), "it had time to finish"
+
+
 async def test_tree_that_comes_back_is_read_again():
     async with workers(echoes()) as store:
         one, other = store.all
