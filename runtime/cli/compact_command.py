@@ -38,7 +38,9 @@ def compact_command(screen: CommandScreen) -> Callable[..., int]:
             run_id, place = find_run(opened, run), opened.place
         try:
             screen.loop(lambda: compact_run(store, run_id, Ports()), "asyncio")
-        except StoreInUse:
+        except StoreInUse as error:
+            if error.command:
+                raise
             raise OperatorError(
                 f"{place}: a runtime is at work on this store; have its program do it "
                 f"(hub.compact, or POST /api/runs/{run_id}/compact), or stop it and give this "

@@ -128,7 +128,9 @@ def _reply(
     check_answerable(prompt, answer, ports.clock.now())
     try:
         screen.loop(lambda: answer_prompt(store, prompt.prompt_id, answer, ports), "asyncio")
-    except StoreInUse:
+    except StoreInUse as error:
+        if error.command:
+            raise
         raise OperatorError(
             f"{place}: a runtime is at work on this store; answer in its program (its console, or "
             f"hub.approve, hub.deny, hub.reply with {prompt.prompt_id}), or stop it and give this "

@@ -66,7 +66,7 @@ async def answer_prompt(store: str, prompt_id: str, answer: PromptAnswer, ports:
         if receipt.rejected:
             raise _refused(prompt, f"{receipt.reason}; nothing was sent")
 
-    await on_store_at_rest(store, ports, give)
+    await on_store_at_rest(store, ports, give, command=SOURCE)
 
 
 def _give(hub: Hub, prompt_id: str, answer: PromptAnswer) -> Receipt:

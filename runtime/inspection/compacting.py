@@ -21,4 +21,4 @@ async def compact_run(store: str, run_id: str, ports: Ports) -> None:
         if receipt.rejected:
             raise OperatorError(f"run {run_id}: {receipt.reason}; nothing was sent")
 
-    await on_store_at_rest(store, ports, ask)
+    await on_store_at_rest(store, ports, ask, command="hubbub compact")

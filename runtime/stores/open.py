@@ -55,17 +55,20 @@ def sqlite_store(
     ports: Ports | None = None,
     disk: "Disk | None" = None,
     mirror: bool = True,
+    command: str = "",
 ) -> "SqliteStore":
     """A SQLite store with folders of agents beside it, not open yet.
 
     ``path`` is the folder, or a file that ends in ``.db``.  ``mirror=False`` leaves out the folders
-    of agents.  ``disk`` is where folders are written.  Raises as ``SqliteStore`` does.
+    of agents.  ``disk`` is where folders are written.  ``command`` is the command that opens it for
+    a moment, of which others are told that find it in use; empty for a runtime.  Raises as
+    ``SqliteStore`` does.
     """
     from hubbub.runtime.stores.folders.projection import Projection
     from hubbub.runtime.stores.sqlite.store import SqliteStore
 
     make = partial(Projection, disk=disk) if mirror else None
-    return SqliteStore(path, ports=ports, mirror=make)
+    return SqliteStore(path, ports=ports, mirror=make, command=command)
 
 
 @contextmanager

@@ -57,7 +57,7 @@ def open_sqlite_intake(folder: DataFolder, new_name: str) -> Iterator[SqliteInta
     had_folder, had_blobs = folder.root.exists(), folder.blobs.exists()
     folder.make()
     folder.check_file_system()
-    lock = StoreLock(folder.database)
+    lock = StoreLock(folder.database, "hubbub import")
     lock.acquire()
     is_new = not folder.database.exists()
     is_done = False

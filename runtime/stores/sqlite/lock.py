@@ -23,17 +23,24 @@ from hubbub.runtime.stores.sqlite.regular_files import AT_ONCE, check_place, che
 
 __all__ = ["StoreLock", "identity_of"]
 
+COMMANDS: Final = ("hubbub reply", "hubbub import", "hubbub compact")
+"""Commands that hold the lock for a moment, and say so in its file."""
+
 TRIES: Final = 100
 """How often the file of a lock may be taken away in the moment in which it is locked."""
 
 
 class StoreLock:
-    """Held while a process works on a database."""
+    """Held while a process works on a database.
 
-    __slots__ = ("_database", "_file", "path")
+    ``command`` is one of ``COMMANDS``; empty for a runtime.
+    """
 
-    def __init__(self, database: Path) -> None:
+    __slots__ = ("_command", "_database", "_file", "path")
+
+    def __init__(self, database: Path, command: str = "") -> None:
         self._database = database
+        self._command = command
         self.path = database.with_name(f"{database.name}-lock")
         self._file: int | None = None
 
@@ -68,8 +75,15 @@ class StoreLock:
         try:
             _lock(file)
         except OSError:
-            holder = os.pread(file, 32, 0).decode(errors="replace").strip() or "unknown"
+            text = os.pread(file, 64, 0).decode(errors="replace").strip() or "unknown"
+            holder, _, command = text.partition(" ")
             self.release()
+            if command in COMMANDS:
+                raise StoreInUse(
+                    f"{self._database}: {command} is at work on this store (process {holder}); "
+                    "do this again when it is done",
+                    command,
+                ) from None
             remedy = "stop it, or give another path"
             if holder == str(os.getpid()):
                 remedy = "that is this one: a runtime was not left; leave it, or use that"
@@ -82,7 +96,7 @@ class StoreLock:
             self.release()
             return False
         os.ftruncate(file, 0)
-        os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
+        os.pwrite(file, f"{os.getpid()} {self._command}".rstrip().encode() + b"\n", 0)
         return True
 
     def is_held(self) -> bool:

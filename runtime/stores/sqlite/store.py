@@ -63,7 +63,8 @@ class SqliteStore(QueuedStore):
     ``path`` is the folder, made if it is missing, or a file that ends in ``.db`` (see
     ``hubbub.runtime.stores.sqlite.folder``).  Give it to ``Runtime(store=…)``; ``"sqlite:PATH"``
     is short for it, with folders of agents.  ``mirror`` makes what shows the runs in files; see
-    ``Mirror``.  ``open`` raises ``OperatorError`` for a folder that cannot be used.
+    ``Mirror``.  ``command`` is the command that opens it for a moment.  ``open`` raises
+    ``OperatorError`` for a folder that cannot be used.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class SqliteStore(QueuedStore):
         *,
         ports: Ports | None = None,
         mirror: MakeMirror | None = None,
+        command: str = "",
     ) -> None:
         super().__init__(ports)
         self.folder = DataFolder(path)
@@ -79,7 +81,7 @@ class SqliteStore(QueuedStore):
         self._mirror: Mirror | None = None
         self.blobs = BlobFolder(self.folder.blobs)
         self.name = "sqlite"
-        self._lock = StoreLock(self.folder.database)
+        self._lock = StoreLock(self.folder.database, command)
         self._moved = 0
         """The position up to which the log was moved into the file last."""
 
