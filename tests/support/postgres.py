@@ -26,6 +26,9 @@ BINARIES: Final = ("/usr/lib/postgresql/*/bin", "/usr/local/pgsql/bin", "/opt/ho
 
 SECRETS_KEY: Final = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 
+MEMORY: Final = Path("/dev/shm")
+ENOUGH: Final = 1 << 30
+
 MISSING: Final = "PostgreSQL is not installed: apt-get install postgresql"
 
 SETTINGS: Final = {
@@ -145,7 +148,9 @@ def running_server() -> Iterator[Server]:
         if os.environ.get("CI"):
             pytest.fail(MISSING)
         pytest.skip(MISSING)
-    with tempfile.TemporaryDirectory(prefix="pg", ignore_cleanup_errors=True) as name:
+    # In memory wherever there is enough of it, also for CI: here processes die, not machines.
+    place = MEMORY if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ENOUGH else None
+    with tempfile.TemporaryDirectory(prefix="pg", dir=place, ignore_cleanup_errors=True) as name:
         folder = Path(name)
         folder.chmod(0o755)
         server = Server(programs, folder)
