@@ -5,7 +5,7 @@ import { runLink } from "./router.js";
 import { Curl, Empty, Fault, Json, Prose } from "./controls.js";
 import { cursorAt, toRecord } from "./timeline.js";
 import {
-  agentName, count, kindOf, moment, millis, ownFields, partWords, size, tail,
+  agentName, count, fraction, kindOf, moment, ownFields, partWords, size, tail,
 } from "./words.js";
 
 const state = signal({ of: "", value: null, problem: null });
@@ -44,7 +44,7 @@ export function RecordPanel({ view }) {
       <button type="button" class="quiet" aria-label="Close" onClick=${() => toRecord(view, -1)}>×</button>
     </header>
     <dl class="facts">
-      <dt>At</dt><dd>${moment(event.at)}.${millis(event.at)}</dd>
+      <dt>At</dt><dd>${moment(event.at)}${fraction(event.at)}</dd>
       ${event.agent && html`<dt>Agent</dt><dd>${agentName(event.agent)}</dd>`}
       ${event.side && html`<dt>Side</dt><dd>${event.label || event.side}, turn ${event.turn || 0}</dd>`}
       ${event.call_id && html`<dt>Call</dt><dd class="mono">${event.call_id}</dd>`}

@@ -1,7 +1,7 @@
 // A run's records, line by line, with the scrubber that moves through them.
 import { Slice, computed, html, oncePerFrame, signal, useEffect, useMemo, useRef } from "./lib.js";
 import { go, recordHere, runLink } from "./router.js";
-import { KIND_NAMES, callKey, count, headline, kindOf, millis, span, time } from "./words.js";
+import { KIND_NAMES, callKey, count, fraction, headline, kindOf, span, time } from "./words.js";
 import { VirtualList } from "./virtual_list.js";
 
 const LINE = 28;
@@ -83,7 +83,7 @@ function Record({ records, index }) {
   const us = took(records, index);
   return html`
     <span class="rec-seq">${event.lane === "in" ? "in" : event.seq}</span>
-    <span class="rec-time">${time(event.at)}<i>.${millis(event.at)}</i></span>
+    <span class="rec-time">${time(event.at)}<i>${fraction(event.at)}</i></span>
     <span class=${`dot is-${kind}`} aria-hidden="true"></span>
     <span class="rec-type"><i>${group}:</i>${rest.join(":")}</span>
     <span class="rec-text">${headline(event)}</span>

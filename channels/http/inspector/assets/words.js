@@ -4,7 +4,14 @@
 // task of the page, before anything was drawn.
 const MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
 const padded = (number, length = 2) => String(number).padStart(length, "0");
-const dateOf = (at) => new Date(at / 1_000);
+const LAST_YEAR = 9_999;
+
+/** A moment's date; null where the calendar of the command line has no name for it either. */
+function dateOf(at) {
+  const date = new Date(at / 1_000);
+  const year = date.getUTCFullYear(); // NaN where the browser has none.
+  return year >= 1 && year <= LAST_YEAR ? date : null;
+}
 const clock = (date) =>
   `${padded(date.getHours())}:${padded(date.getMinutes())}:${padded(date.getSeconds())}`;
 const day = (date) => `${date.getDate()} ${MONTHS[date.getMonth()]} ${date.getFullYear()}`;
@@ -25,10 +32,17 @@ export const partWords = (part) => {
   return [part.kind, part.name, part.url, facts && `(${facts})`].filter(Boolean).join(" ");
 };
 
-/** Times are µs since the Unix epoch, as the hub has them. */
-export const time = (at) => (at ? clock(dateOf(at)) : "");
-export const millis = (at) => (at ? padded(Math.floor(at / 1_000) % 1_000, 3) : "");
-export const moment = (at) => (at ? `${day(dateOf(at))}, ${clock(dateOf(at))}` : "");
+/** Times are µs since the Unix epoch, as the hub has them; one without a date is its number. */
+const said = (at, words) => {
+  if (!at) return "";
+  const date = dateOf(at);
+  return date ? words(date) : String(at);
+};
+export const time = (at) => said(at, clock);
+export const moment = (at) => said(at, (date) => `${day(date)}, ${clock(date)}`);
+/** What follows the seconds: 5.009 s past the minute end in ".009". */
+export const fraction = (at) =>
+  at && dateOf(at) ? `.${padded(dateOf(at).getMilliseconds(), 3)}` : "";
 
 export function span(us) {
   const ms = us / 1_000;

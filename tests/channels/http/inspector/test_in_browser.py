@@ -52,13 +52,32 @@ def test_numbers_and_times_are_worded_alike_in_every_language(server, open_tab):
       const words = await import(`${document.baseURI}inspector/words.js`);
       return [
         ...[0, 7, 999, 1000, 12345, 1234567, undefined].map(words.count),
-        words.time(1795437005250000), words.millis(1795437005009000),
+        words.time(1795437005250000), words.fraction(1795437005009000),
         words.moment(1795437005250000), words.moment(0),
       ];
     }""")
     assert said == [
         "0", "7", "999", "1,000", "12,345", "1,234,567", "0",
-        "18:00:05", "009", "23 Nov 2026, 18:00:05", "",
+        "18:00:05", ".009", "23 Nov 2026, 18:00:05", "",
+    ]  # fmt: skip
+
+
+def test_a_moment_without_a_date_is_its_number_as_on_the_command_line(server, open_tab):
+    page = open_tab(server.url, timezone_id="UTC").page
+    said = page.evaluate("""async () => {
+      const words = await import(`${document.baseURI}inspector/words.js`);
+      return [
+        2 ** 59, -(2 ** 59), 253402300800000000, 253402300799999000, -62135596800000000,
+        -62135596800001000, -1000,
+      ].map((at) => [words.time(at), words.moment(at), words.fraction(at)]);
+    }""")
+    assert said == [
+        *([str(at), str(at), ""] for at in (576460752303423500, -576460752303423500)),
+        ["253402300800000000", "253402300800000000", ""],
+        ["23:59:59", "31 Dec 9999, 23:59:59", ".999"],
+        ["00:00:00", "1 Jan 1, 00:00:00", ".000"],
+        ["-62135596800001000", "-62135596800001000", ""],
+        ["23:59:59", "31 Dec 1969, 23:59:59", ".999"],
     ]  # fmt: skip
 
 
