@@ -4,6 +4,7 @@ On a loop with virtual time (``trio.testing.MockClock(autojump_threshold=0)``) a
 for a day takes no time at all, and its events say that a day has passed.
 """
 
+import math
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -37,6 +38,10 @@ class LoopClock:
         return now - self._origin
 
     async def sleep(self, seconds: float) -> None:
+        if seconds > 0:
+            # So little may be lost when it is added to a late time: who sleeps until a moment, a
+            # little at a time, would never reach it.
+            seconds = max(seconds, math.ulp(anyio.current_time()))
         await anyio.sleep(seconds)
 
 

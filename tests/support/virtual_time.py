@@ -4,9 +4,12 @@
 """
 
 import asyncio
+import math
 import selectors
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+
+_RESOLUTION: Final = 1e-9
 
 
 class _JumpingSelector(selectors.BaseSelector):
@@ -46,3 +49,13 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._jumping.now
+
+    @property
+    def _clock_resolution(self) -> float:
+        """How early a timer may fire.  Of a fixed one nothing would be left when it is added to a
+        late time, and a timer that is due right now would never fire."""
+        return max(_RESOLUTION, math.ulp(self._jumping.now))
+
+    @_clock_resolution.setter
+    def _clock_resolution(self, seconds: float) -> None:
+        """The real clock's, which a loop sets when it is made."""
