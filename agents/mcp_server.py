@@ -6,7 +6,6 @@ Which tools there are, the server says while it is connected.  What is decided h
 them a prompt gets, under which names, and who is asked before they run.
 """
 
-import math
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from hubbub.hub.errors import DefinitionError
 from hubbub.hub.masking.safe_repr import SafeRepr
 from hubbub.hub.near_misses import shown, unmade
 from hubbub.hub.texts import text_problem
-from hubbub.hub.values import Secret
+from hubbub.hub.values import LIMIT_OF_TIME, Secret, is_count, is_time_limit
 
 __all__ = ["ApprovesTools", "ListedTools", "McpServer", "mcp"]
 
@@ -211,7 +210,7 @@ def _problems_of(server: McpServer) -> Iterator[str]:
     yield from _seconds_problems("start_timeout", server.start_timeout)
     yield from _approval_problems(server.approval, server.approval_timeout)
     limit: object = server.max_tools
-    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+    if not is_count(limit):
         yield f"max_tools {shown(limit)}: at least 1"
     protocol: object = server.protocol
     if protocol not in ("auto", "2025"):
@@ -294,10 +293,9 @@ def _value_problems(path: str, values: object) -> Iterator[str]:
 def _seconds_problems(path: str, seconds: object, *, may_be_none: bool = False) -> Iterator[str]:
     if seconds is None and may_be_none:
         return
-    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if not is_number or not 0 < seconds < math.inf:  # type: ignore[operator]
+    if not is_time_limit(seconds):
         none = ", or None for no limit" if may_be_none else ""
-        yield f"{path} {shown(seconds)}: use seconds above 0{none}"
+        yield f"{path} {shown(seconds)}: use {LIMIT_OF_TIME}{none}"
 
 
 def _approval_problems(approval: object, timeout: object) -> Iterator[str]:

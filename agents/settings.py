@@ -6,7 +6,6 @@
 provider or one of its models does not have is refused when a runtime is built, never left out.
 """
 
-import math
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -17,6 +16,7 @@ from msgspec.structs import force_setattr
 from hubbub.hub.errors import DefinitionError
 from hubbub.hub.near_misses import did_you_mean, shown, told_fields
 from hubbub.hub.texts import text_problem
+from hubbub.hub.values import LIMIT_OF_TIME, is_time_limit
 
 __all__ = ["LEVELS", "ModelSettings", "ThinkingLevel"]
 
@@ -83,8 +83,8 @@ def _problems(settings: ModelSettings) -> Iterable[str]:
         yield f"max_tokens: expected a whole number from 1, not {shown(settings.max_tokens)}"
     if not _is_whole(settings.seed, -_MAX_SEED):
         yield f"seed: expected a whole number of 64 bits, not {shown(settings.seed)}"
-    if not _is_number(settings.timeout, 0, math.inf) or settings.timeout == 0:
-        yield f"timeout: expected seconds above 0, not {shown(settings.timeout)}"
+    if settings.timeout is not None and not is_time_limit(settings.timeout):
+        yield f"timeout: expected {LIMIT_OF_TIME}, not {shown(settings.timeout)}"
     yield from _stop_problems(settings.stop)
     yield from _thinking_problems(settings.thinking)
     tier: object = settings.service_tier
@@ -111,7 +111,8 @@ def _thinking_problems(thinking: object) -> Iterable[str]:
         return
     if isinstance(thinking, int) and not isinstance(thinking, bool):
         if not _is_whole(thinking, 1):
-            yield f'thinking: a budget is from 1 token upwards, not {thinking}; none is "off"'
+            given = shown(thinking)
+            yield f'thinking: a budget is from 1 token upwards, not {given}; none is "off"'
         return
     meant = ""
     if isinstance(thinking, bool):
@@ -128,7 +129,7 @@ def _is_number(value: object, least: float, most: float) -> bool:
         return True
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
-    return math.isfinite(value) and least <= value <= most
+    return least <= value <= most
 
 
 def _is_whole(value: object, least: int) -> bool:

@@ -24,6 +24,7 @@ from hubbub.hub.tasks.cancelling import absorb_cancellation, cancellations, is_o
 from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.tasks.raised import is_contained
 from hubbub.hub.tasks.waits import REMEDY, held_up_by, telling
+from hubbub.hub.values import check_grace
 
 __all__ = ["Attachment", "Channels"]
 
@@ -87,8 +88,10 @@ class Attachment:
         """Handle what waits, for at most ``grace`` seconds, then detach; idempotent.
 
         Returns when ``on_complete`` is done.  Called by one of the channel's own functions it
-        returns at once, and the channel ends when that function has returned.
+        returns at once, and the channel ends when that function has returned.  Raises ``BadValue``
+        for what is no time to wait.
         """
+        check_grace("grace", grace)
         self._is_leaving = True
         self._stream.close()
         if self._task == anyio.get_current_task().id:
@@ -260,10 +263,12 @@ class Channels:
       ``on_complete`` is; both do nothing the second time.  They may be used again in turn; each
       attachment begins with a fresh state.
     * A channel that fails to start takes no other down: ``attached[name].error`` says why.
-    * Names are unique on a hub: ``BadValue`` for a second channel of one name.
+    * Names are unique on a hub: ``BadValue`` for a second channel of one name, and for a ``grace``
+      that is no number of seconds.
     """
 
     def __init__(self, hub: Hub, *channels: Channel, grace: float = GRACE) -> None:
+        check_grace("grace", grace)
         self._hub = hub
         self._grace = grace
         self._channels: dict[str, Channel] = {}

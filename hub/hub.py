@@ -315,8 +315,8 @@ class Hub(Sending, Subscribing):
         """
         self.pipeline.check("read")
         check_labels(run_id=run_id, root_run_id=root_run_id, after=after)
-        if limit is not None and limit.__class__ is not int:
-            raise BadValue("limit", f"expected an int, not {kind_of(limit)}")
+        if limit is not None:
+            check_counts(0, limit=limit)
         match = None if types is None else Patterns(types).match
         selection = Selection(run_id=run_id, root_run_id=root_run_id, match=match)
         return await read_all(self.journal, selection, after=after, limit=limit)

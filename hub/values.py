@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final, Generic, TypeAlias, TypeVar, get_args, get_origin
+from typing import Any, Final, Generic, TypeAlias, TypeGuard, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Struct, structs
@@ -21,6 +21,7 @@ from hubbub.hub.near_misses import kind_of, shown
 from hubbub.hub.texts import text_problem
 
 __all__ = [
+    "LIMIT_OF_TIME",
     "NULL",
     "Form",
     "Json",
@@ -28,6 +29,7 @@ __all__ = [
     "Secret",
     "check_counts",
     "check_flag",
+    "check_grace",
     "check_options",
     "check_seconds",
     "decode_hook",
@@ -37,6 +39,9 @@ __all__ = [
     "encode_mapping",
     "encode_value",
     "encoded_value",
+    "is_count",
+    "is_seconds",
+    "is_time_limit",
 ]
 
 T = TypeVar("T", bound=Struct)
@@ -48,6 +53,10 @@ Json: TypeAlias = msgspec.Raw
 NULL: Final[Json] = msgspec.Raw(b"null")
 
 MAX_SECONDS: Final = 10.0 * 365 * 86_400
+MAX_COUNT: Final = 2**63 - 1
+
+LIMIT_OF_TIME: Final = f"seconds above 0 and below {MAX_SECONDS:,.0f}"
+"""What ``is_time_limit`` is true of, in a message."""
 
 
 class Secret:
@@ -262,8 +271,18 @@ def _said_of(path: str, kind: Any, value: Any) -> str:
 def check_counts(least: int, /, **counts: object) -> None:
     """Raise ``BadValue`` for what is no whole number of at least ``least``."""
     for what, count in counts.items():
-        if not isinstance(count, int) or isinstance(count, bool) or count < least:
-            raise BadValue(what, f"expected a whole number of at least {least}, not {shown(count)}")
+        if not is_count(count, least):
+            wanted = f"a whole number of at least {least}"
+            if isinstance(count, int) and count > MAX_COUNT:
+                wanted = "a number that fits into 64 bits"
+            raise BadValue(what, f"expected {wanted}, not {shown(count)}")
+
+
+def is_count(value: object, least: int = 1) -> bool:
+    """Whether it is a whole number of at least ``least`` that fits into 64 bits."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return False
+    return least <= value <= MAX_COUNT
 
 
 def check_flag(what: str, value: object) -> None:
@@ -280,6 +299,25 @@ def check_seconds(what: str, value: object) -> None:
         raise BadValue(what, f"expected a number of seconds, not {kind_of(value)}")
     if not 0 <= value < MAX_SECONDS:
         raise BadValue(what, f"expected seconds from 0 to {MAX_SECONDS:,.0f}")
+
+
+def check_grace(what: str, value: object) -> None:
+    """Raise ``BadValue`` for what is no time to wait at most; infinity is one."""
+    if not (is_seconds(value) or (value.__class__ is float and value == math.inf)):
+        wanted = f"seconds of at least 0, below {MAX_SECONDS:,.0f} or infinite"
+        raise BadValue(what, f"expected {wanted}, not {shown(value)}")
+
+
+def is_seconds(value: object) -> TypeGuard[float]:
+    """Whether it is a time from 0 on that a store could keep and a clock wait for."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return 0 <= value < MAX_SECONDS
+
+
+def is_time_limit(value: object) -> TypeGuard[float]:
+    """Whether it is such a time above 0."""
+    return is_seconds(value) and value > 0
 
 
 def check_options(what: str, value: object) -> tuple[Any, ...]:

@@ -9,6 +9,7 @@ from hubbub.hub.hub import Hub
 from hubbub.hub.near_misses import kind_of, shown
 from hubbub.hub.ports import Ports
 from hubbub.hub.texts import check_label
+from hubbub.hub.values import check_grace
 from hubbub.runtime.supervision.restore import RestorePolicy
 
 __all__ = ["check_arguments"]
@@ -31,7 +32,7 @@ def check_arguments(
     _check_environ(environ)
     if not isinstance(restore, RestorePolicy):
         raise BadValue("restore", f"expected a RestorePolicy, not {shown(restore)}")
-    _check_grace(grace)
+    check_grace("grace", grace)
 
 
 def _check_values(env: object) -> None:
@@ -71,9 +72,3 @@ def _check_parts(store: object, hub: object, ports: object) -> None:
         raise BadValue("hub", f"expected a Hub, not {kind_of(hub)}")
     if ports is not None and not isinstance(ports, Ports):
         raise BadValue("ports", f"expected Ports, not {kind_of(ports)}")
-
-
-def _check_grace(grace: object) -> None:
-    """Raise ``BadValue`` for what is no number of seconds; infinity is one."""
-    if not isinstance(grace, int | float) or isinstance(grace, bool) or not grace >= 0:
-        raise BadValue("grace", f"expected seconds of at least 0, not {shown(grace)}")

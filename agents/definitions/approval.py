@@ -8,7 +8,6 @@ the function's own defaults where the model has left some out.
 """
 
 import inspect
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -16,6 +15,7 @@ from typing import Any, TypeAlias
 from hubbub.agents.definitions.signature import EMPTY, Parameter
 from hubbub.hub.near_misses import shown
 from hubbub.hub.tasks.callables import yielding_problem
+from hubbub.hub.values import LIMIT_OF_TIME, is_time_limit
 
 __all__ = ["Approval", "Approves", "approval_problems", "read_approval"]
 
@@ -72,7 +72,6 @@ def approval_problems(
 
 
 def _timeout_problems(timeout: object) -> list[str]:
-    number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-    if timeout is None or (number and 0 < timeout < math.inf):  # type: ignore[operator]
+    if timeout is None or is_time_limit(timeout):
         return []
-    return [f"approval_timeout {shown(timeout)}: use seconds above 0, or None for no limit"]
+    return [f"approval_timeout {shown(timeout)}: use {LIMIT_OF_TIME}, or None for no limit"]

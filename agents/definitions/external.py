@@ -5,7 +5,6 @@
 What carries it out, a browser, a person, another system, listens to ``session:prompt``.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from hubbub.agents.model import ToolSpec
 from hubbub.hub.errors import DefinitionError
 from hubbub.hub.near_misses import shown
 from hubbub.hub.texts import text_problem
+from hubbub.hub.values import LIMIT_OF_TIME, is_time_limit
 
 __all__ = ["external_tool", "given_tool"]
 
@@ -82,8 +82,8 @@ def _made(
     problems = list(name_problems(name))
     if problem := text_problem(description):
         problems.append(f"description: {problem}")
-    if timeout is not None and not (isinstance(timeout, int | float) and 0 < timeout < math.inf):
-        problems.append(f"timeout {shown(timeout)}: use seconds above 0, or None for no limit")
+    if timeout is not None and not is_time_limit(timeout):
+        problems.append(f"timeout {shown(timeout)}: use {LIMIT_OF_TIME}, or None for no limit")
     parameters, closed, wrong = read_schema(
         _NOTHING if schema is None else schema, tries_patterns=checked is schema
     )

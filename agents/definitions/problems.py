@@ -13,6 +13,7 @@ from msgspec.structs import force_setattr
 
 from hubbub.hub.near_misses import kind_of, shown
 from hubbub.hub.texts import text_problem
+from hubbub.hub.values import is_count
 
 __all__ = [
     "absent_or_named",
@@ -84,9 +85,7 @@ def text_problems(path: str, value: object, *, depth: int = 0) -> Iterable[str]:
 
 def is_limit(value: object) -> bool:
     """Whether it bounds something, or is absent; True is no number here."""
-    if value is None:
-        return True
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return value is None or is_count(value)
 
 
 def listed_problems(path: str, listed: object, kinds: Any, wanted: str) -> Iterable[str]:

@@ -9,7 +9,6 @@ Everything here is data and decisions; ``runtime/activities/call_tool.py`` makes
 """
 
 import inspect
-import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -41,7 +40,7 @@ from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.near_misses import kind_of, shown
 from hubbub.hub.tasks.raised import exit_in, is_of, members_of
 from hubbub.hub.texts import label_problem, readable, text_problem
-from hubbub.hub.values import Form, encoded_value
+from hubbub.hub.values import LIMIT_OF_TIME, Form, encoded_value, is_time_limit
 
 __all__ = [
     "MAX_ARGUMENTS_CHARS",
@@ -294,9 +293,8 @@ def _problems_of(name: str, description: str, function: Any, timeout: float | No
     problems = list(name_problems(name))
     if problem := text_problem(description):
         problems.append(f"description: {problem}")
-    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-    if timeout is not None and not (is_number and 0 < timeout < math.inf):
-        problems.append(f"timeout {shown(timeout)}: use seconds above 0, or None for no limit")
+    if timeout is not None and not is_time_limit(timeout):
+        problems.append(f"timeout {shown(timeout)}: use {LIMIT_OF_TIME}, or None for no limit")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         problems.append("the function yields; return one value instead")
     return problems

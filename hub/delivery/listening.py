@@ -23,6 +23,7 @@ from hubbub.hub.logs import log
 from hubbub.hub.tasks.callables import function_problem
 from hubbub.hub.tasks.raised import is_contained
 from hubbub.hub.texts import check_labels
+from hubbub.hub.values import check_counts
 
 __all__ = ["Handler", "Listeners", "patterns_of"]
 
@@ -131,8 +132,8 @@ def _of_kinds(handler: Handler, kinds: tuple[type[Event], ...]) -> Handler:
 
 def patterns_of(pattern: Pattern, handler: object, buffer: int | None) -> Patterns:
     """What is listened to; raises ``BadPattern`` or ``BadValue`` where it cannot be."""
-    if buffer is not None and (buffer.__class__ is not int or buffer < 1):
-        raise BadValue("buffer", "at least 1 event")
+    if buffer is not None:
+        check_counts(1, buffer=buffer)
     patterns = Patterns(pattern)
     if handler is not None and (problem := function_problem(handler)):
         raise BadValue("subscribe", problem)

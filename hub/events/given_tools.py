@@ -1,6 +1,5 @@
 """Tools that a run is opened with: external ones, which only this run has."""
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, runtime_checkable
@@ -11,7 +10,7 @@ from hubbub.hub.errors import BadValue
 from hubbub.hub.events.sessions import GivenTool
 from hubbub.hub.near_misses import kind_of
 from hubbub.hub.texts import text_problem
-from hubbub.hub.values import NULL, encode_value
+from hubbub.hub.values import LIMIT_OF_TIME, NULL, encode_value, is_time_limit
 
 __all__ = ["MAX_GIVEN_TOOLS", "ExternalTool", "given_tools_problem", "read_given_tools"]
 
@@ -63,6 +62,8 @@ def read_given_tools(tools: object) -> tuple[GivenTool, ...]:
         if not isinstance(tool, GivenTool):
             what = "another tool" if hasattr(tool, "is_external") else type(tool).__name__
             raise BadValue(where, f"expected external_tool(…) or a GivenTool, not {what}")
+        if tool.timeout is not None and not is_time_limit(tool.timeout):
+            raise BadValue(f"{where}.timeout", f"use {LIMIT_OF_TIME}, or None for no limit")
         try:
             found.append(_decoder.decode(msgspec.json.encode(tool)))
         except (msgspec.DecodeError, TypeError, ValueError, RecursionError) as error:
@@ -83,8 +84,8 @@ def given_tools_problem(tools: Sequence[GivenTool]) -> str:
         names.add(tool.name)
         if problem := text_problem(tool.description):
             return f"tools[{index}].description: {problem}"
-        if tool.timeout is not None and not 0 < tool.timeout < math.inf:
-            return f"tools[{index}].timeout: seconds above 0, or none for no limit"
+        if tool.timeout is not None and not is_time_limit(tool.timeout):
+            return f"tools[{index}].timeout: {LIMIT_OF_TIME}, or none for no limit"
         schema = b"" if tool.schema_json is NULL else bytes(tool.schema_json)
         size += len(tool.name) + len(tool.description.encode()) + len(schema)
     return f"more than {MAX_GIVEN_BYTES:,} bytes" if size > MAX_GIVEN_BYTES else ""

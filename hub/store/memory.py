@@ -16,6 +16,7 @@ from hubbub.hub.store.ledger import Ledger, Writes
 from hubbub.hub.store.memory_reader import MemoryReader
 from hubbub.hub.store.memory_rows import MemoryRow, MemoryRows
 from hubbub.hub.store.reader import StoreReader
+from hubbub.hub.values import check_counts
 
 __all__ = ["MemoryJournal"]
 
@@ -42,6 +43,7 @@ class MemoryJournal:
         keep_hub_events: int = 100_000,
         ids: IdSource | None = None,
     ) -> None:
+        check_counts(0, keep=keep, keep_hub_events=keep_hub_events)
         number = (ids or SystemIds()).number()
         # A cursor of another memory store, or of this program's last life, must not fit here.
         self.name = f"memory-{number:012x}"

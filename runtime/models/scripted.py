@@ -54,7 +54,7 @@ from hubbub.hub.errors import (
 from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.near_misses import shown
 from hubbub.hub.ports import Clock
-from hubbub.hub.values import check_counts
+from hubbub.hub.values import check_counts, is_count, is_seconds
 
 __all__ = ["Fault", "FunctionModel", "ScriptItem", "ScriptedModel", "call", "reply"]
 
@@ -103,16 +103,17 @@ class Fault(Struct, frozen=True):
     message: str = ""
 
     def __post_init__(self) -> None:
+        what = f"Fault({shown(self.kind)})"
         if self.kind not in _KINDS:
-            raise BadValue(
-                f"Fault({shown(self.kind)})", f"unknown kind; one of {', '.join(_KINDS)}"
-            )
-        if self.times is not None and self.times < 1:
-            raise BadValue(
-                f"Fault({shown(self.kind)})", "times must be at least 1, or None forever"
-            )
-        if not self.seconds >= 0 or not self.after >= 0:
-            raise BadValue(f"Fault({shown(self.kind)})", "seconds and after cannot be negative")
+            raise BadValue(what, f"unknown kind; one of {', '.join(_KINDS)}")
+        if self.times is not None and not is_count(self.times):
+            raise BadValue(what, "times: a whole number of at least 1, or None forever")
+        if not is_count(self.after, 0) or not (self.status is None or is_count(self.status, 0)):
+            raise BadValue(what, "after and status: whole numbers that are not negative")
+        if not all(
+            map(is_seconds, (self.seconds, 0 if self.retry_after is None else self.retry_after))
+        ):
+            raise BadValue(what, "seconds and retry_after: seconds from 0 to ten years")
 
     def error(self, model: str) -> ProviderError | None:
         """The exception this fault raises in a call of ``model``, if it raises one."""
@@ -183,7 +184,7 @@ class _Player:
     __slots__ = ("_chunk", "_latency", "_name", "_sleep")
 
     def __init__(self, name: str, latency: float, clock: Clock | None, chunk: int | None) -> None:
-        if not (isinstance(latency, int | float) and latency >= 0):
+        if not is_seconds(latency):
             raise BadValue("latency", f"expected seconds from 0, not {shown(latency)}")
         if chunk is not None:
             check_counts(1, chunk=chunk)

@@ -50,8 +50,11 @@ def test_thinking_is_off_or_a_level_or_tokens(level: Any) -> None:
         ({"max_tokens": 1.0}, "max_tokens: expected a whole number from 1, not 1.0"),
         ({"max_tokens": 2**63}, f"max_tokens: expected a whole number from 1, not {2**63}"),
         ({"seed": 2**63}, f"seed: expected a whole number of 64 bits, not {2**63}"),
-        ({"timeout": 0}, "timeout: expected seconds above 0, not 0"),
-        ({"timeout": float("inf")}, "timeout: expected seconds above 0, not inf"),
+        ({"timeout": 0}, "timeout: expected seconds above 0 and below 315,360,000, not 0"),
+        (
+            {"timeout": float("inf")},
+            "timeout: expected seconds above 0 and below 315,360,000, not inf",
+        ),
         ({"stop": "END"}, "stop: expected a list of texts, not 'END'"),
         ({"stop": ["a", ""]}, "stop[1]: expected at least one character"),
         ({"stop": [7]}, "stop[0]: expected a str, not int"),

@@ -10,6 +10,8 @@ import anyio
 from msgspec import Struct
 
 from hubbub.hub.errors import OperatorError
+from hubbub.hub.near_misses import shown
+from hubbub.hub.values import is_count
 
 __all__ = ["Address", "CannotServe", "is_loopback", "listen"]
 
@@ -51,8 +53,8 @@ async def listen(host: str, port: int) -> tuple[socket.socket, Address]:
 
     Raises ``CannotServe`` with the remedy.
     """
-    if not 0 <= port <= 65535:
-        raise CannotServe(f"port {port}: expected a number from 0 to 65535")
+    if not is_count(port, 0) or port > 65535:
+        raise CannotServe(f"port {shown(port)}: expected a number from 0 to 65535")
     family, at = await _resolved(host, port)
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:

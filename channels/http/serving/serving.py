@@ -22,6 +22,7 @@ from hubbub.channels.http.serving.requests import OpenRequests
 from hubbub.hub.errors import MissingExtra
 from hubbub.hub.tasks.cancelling import is_on_asyncio
 from hubbub.hub.tasks.outermost import start_in
+from hubbub.hub.values import check_grace
 
 __all__ = ["DEFAULT_PORT", "HttpServer", "ServerName", "check_host", "serve"]
 
@@ -77,9 +78,11 @@ async def serve(
     * ``address = await group.start(serve, app)``, with ``partial`` for the rest, returns when
       connections are accepted; with ``port=0`` it says which port that is.
 
-    Raises ``CannotServe`` for a host or port that cannot be, and an app that does not start, and
-    ``MissingExtra`` where the server is not installed.
+    Raises ``CannotServe`` for a host or port that cannot be, and an app that does not start,
+    ``MissingExtra`` where the server is not installed, and ``BadValue`` for a ``grace`` that is no
+    number of seconds.
     """
+    check_grace("grace", grace)
     if is_protected is None:
         is_protected = bool(getattr(app, "is_protected", False))
     check_host(host, is_protected=is_protected)

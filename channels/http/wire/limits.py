@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from hubbub.hub.errors import BadValue
-from hubbub.hub.values import check_counts, check_seconds
+from hubbub.hub.values import LIMIT_OF_TIME, check_counts, is_time_limit
 
 __all__ = ["HttpLimits"]
 
@@ -51,9 +51,6 @@ class HttpLimits(Struct, frozen=True, kw_only=True):
             command_chars=self.command_chars, command_rate=self.command_rate,
             command_burst=self.command_burst,
         )  # fmt: skip
-        check_seconds("body_seconds", self.body_seconds)
-        check_seconds("ping_seconds", self.ping_seconds)
-        check_seconds("stall_seconds", self.stall_seconds)
         for name in ("body_seconds", "ping_seconds", "stall_seconds"):
-            if not getattr(self, name) > 0:
-                raise BadValue(name, "expected more than 0 seconds")
+            if not is_time_limit(getattr(self, name)):
+                raise BadValue(name, f"expected {LIMIT_OF_TIME}")

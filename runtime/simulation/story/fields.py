@@ -9,7 +9,7 @@ from typing import Final, get_args
 from msgspec import Struct
 
 from hubbub.hub.errors import BadValue
-from hubbub.hub.values import check_flag
+from hubbub.hub.values import check_flag, is_count
 
 __all__ = ["check_amount", "check_fields", "check_whole", "shown"]
 
@@ -52,8 +52,11 @@ def check_fields(
 
 
 def shown(value: object) -> str:
-    """A value as it is in an error: what is long goes by its type."""
-    text = repr(value)
+    """A value as it is in an error: what is long, or cannot be shown, goes by its type."""
+    try:
+        text = repr(value)
+    except Exception:
+        return f"something of type {type(value).__name__}"
     return text if len(text) <= MAX_SHOWN else f"something of type {type(value).__name__}"
 
 
@@ -69,15 +72,17 @@ def check_whole(what: str, value: object, *, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
         raise BadValue(what, f"expected a whole number, not {shown(value)}")
     if value < least:
-        raise BadValue(what, f"counts from {least}, there is no {value}")
+        raise BadValue(what, f"counts from {least}, there is no {shown(value)}")
+    if not is_count(value, least):
+        raise BadValue(what, f"expected a number that fits into 64 bits, not {shown(value)}")
 
 
 def check_amount(what: str, value: object, *, is_signed: bool = False) -> None:
     """Raise ``BadValue`` for what is no number of seconds that a world can hold."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise BadValue(what, f"expected a number, not {shown(value)}")
-    if not math.isfinite(value) or (value < 0 and not is_signed):
+    if not abs(value) < math.inf or (value < 0 and not is_signed):
         problem = "endless" if is_signed else "negative or endless"
-        raise BadValue(what, f"cannot be {problem}, as {value!r} is")
+        raise BadValue(what, f"cannot be {problem}, as {shown(value)} is")
     if abs(value) > MAX_SECONDS:
         raise BadValue(what, f"at most {MAX_SECONDS:,} seconds, three hundred years")

@@ -17,12 +17,13 @@ from typing import Any, Final, TypeVar
 import anyio
 import psycopg
 
-from hubbub.hub.errors import BadValue, OperatorError, StoreFailed
+from hubbub.hub.errors import OperatorError, StoreFailed
 from hubbub.hub.logs import log
 from hubbub.hub.masking import words_of
 from hubbub.hub.ports import Ports, Worker
 from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.reader import StoreReader, StoreUnreadable
+from hubbub.hub.values import check_grace
 from hubbub.runtime.stores.postgres.address import PostgresAddress
 from hubbub.runtime.stores.postgres.blobs import PostgresBlobs
 from hubbub.runtime.stores.postgres.connection import PostgresConnection
@@ -70,8 +71,7 @@ class PostgresStore(QueuedStore):
         environ: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(ports)
-        if not isinstance(patience, int | float) or isinstance(patience, bool) or patience < 0:
-            raise BadValue("patience", "expected seconds, 0 or more")
+        check_grace("patience", patience)
         self._address = PostgresAddress(address)
         self._environ = os.environ if environ is None else environ
         self._patience = patience
