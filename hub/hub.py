@@ -262,9 +262,10 @@ class Hub(Sending, Subscribing):
         returns, unless called by a listener), an ephemeral one right away.  ``session:*`` events
         that are addressed to a run become deliveries to its inbox.  An ``agent:*`` event emitted
         here rather than through a run's scope is carried and journaled in the hub's lane and is
-        no fact about any run.  Raises ``Closed``, ``WrongThread``, and ``BadValue`` for an
-        event that JSON cannot hold (a text that is no Unicode, a value of another type than its
-        field's); never raises what a listener raised.
+        no fact about any run.  The ids that an event is emitted with need not be those of runs:
+        they are names of at most 255 characters.  Raises ``Closed``, ``WrongThread``, and
+        ``BadValue`` for an event that JSON cannot hold (a text that is no Unicode, a value of
+        another type than its field's); never raises what a listener raised.
         """
         self.pipeline.check("emit")
         if not isinstance(event, Event):

@@ -17,6 +17,7 @@ import msgspec
 from hubbub.hub.errors import BadValue
 
 __all__ = [
+    "check_id_size",
     "check_label",
     "check_labels",
     "check_names",
@@ -26,6 +27,10 @@ __all__ = [
     "text_problem",
     "text_problem_in",
 ]
+
+MAX_ID: Final = 255
+"""Characters of an id that an event may be emitted with.  It need not be that of a run, which is
+shorter: events may be about what has other ids."""
 
 _REMEDY: Final = "decode it with errors='replace', or send bytes as a file"
 
@@ -79,6 +84,12 @@ def check_label(what: str, value: object) -> None:
         return
     if problem := label_problem(value):
         raise BadValue(what, problem)
+
+
+def check_id_size(what: str, value: str | None) -> None:
+    """Raise ``BadValue`` for an id that no event is emitted with."""
+    if value is not None and len(value) > MAX_ID:
+        raise BadValue(what, f"an id has {MAX_ID} characters at most; this one has {len(value):,}")
 
 
 def check_labels(**values: object) -> None:

@@ -6,7 +6,8 @@ from contextvars import ContextVar, Token
 from typing import Any, Final
 
 from hubbub.hub.errors import BadValue
-from hubbub.hub.texts import check_labels
+from hubbub.hub.texts import check_id_size, check_labels
+from hubbub.hub.values import check_counts
 
 __all__ = ["FIELDS", "clear", "current", "restore", "scoped"]
 
@@ -40,6 +41,10 @@ def scoped(fields: dict[str, Any]) -> Iterator[None]:
     for name, value in fields.items():
         if name == "turn" and value.__class__ is not int:
             raise BadValue("turn", f"expected an int, not {type(value).__name__}")
+        if name == "turn":
+            check_counts(0, turn=value)
+        elif name.endswith("run_id"):
+            check_id_size(name, value)
         if value is None and name != "parent_run_id":
             raise BadValue(name, "expected a str, not None; leave it out")
     token = _fields.set({**(current() or {}), **fields})

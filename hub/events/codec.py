@@ -18,7 +18,7 @@ from msgspec import Struct, structs
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events.catalogue import CATALOGUE
 from hubbub.hub.events.event import CustomEvent, Event
-from hubbub.hub.texts import check_label, check_text, readable
+from hubbub.hub.texts import check_id_size, check_label, check_text, readable
 from hubbub.hub.values import NULL, Json, decode_hook, decode_value, encode_hook
 
 __all__ = [
@@ -54,6 +54,7 @@ _RESERVED: Final = frozenset(("", "custom", "unknown", *(event.type for event in
 _COMMON: Final = frozenset(Event.__struct_fields__)
 _LABELS: Final = ("run_id", "root_run_id", "parent_run_id", "agent", "side", "label", "call_id")
 """The common fields that name something."""
+_IDS: Final = frozenset(_LABELS[:3])
 _encoder: Final = msgspec.json.Encoder(enc_hook=encode_hook)
 
 
@@ -101,6 +102,8 @@ def check_texts(event: Event) -> None:
     for name in _LABELS:
         if value := getattr(event, name):
             check_label(name, value)
+            if name in _IDS:
+                check_id_size(name, value)
 
 
 def _encode(event: Event) -> bytes:

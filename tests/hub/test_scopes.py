@@ -4,6 +4,7 @@ from contextvars import ContextVar
 
 import anyio
 import pytest
+from msgspec import structs
 
 from hubbub import (
     AgentDefinition,
@@ -388,6 +389,35 @@ async def test_what_a_listener_emits_does_not_carry_the_emitters_scope(journal, 
         assert {event.type: event.run_id for event in got} == {
             "test:first": "r", "test:second": "", "test:third": "r",
         }  # fmt: skip
+
+
+IDS = ("run_id", "root_run_id", "parent_run_id")
+NO_IDS = ("x" * 256, "x" * 5_000, "a\0b", "\ud800", 7)
+
+
+@pytest.mark.spec("H-12", "H-17", "G-01")
+@pytest.mark.parametrize("name", IDS)
+async def test_an_event_is_emitted_with_any_id_that_is_a_name_of_bounded_length(hub, name):
+    got = heard(hub, "*")
+    for id_ in ("a b", "../x", "urn:order:7", "é", "x" * 255):
+        for event in (AgentText(text="x"), AgentTextDelta(text="x"), CustomEvent.of("test:it")):
+            await hub.publish(structs.replace(event, **{name: id_}))
+            with hub.scoped(**{name: id_}):
+                await hub.publish(event)
+    assert len(got) == 30
+    for id_ in NO_IDS:
+        for event in (AgentText(text="x"), AgentTextDelta(text="x"), CustomEvent.of("test:it")):
+            with pytest.raises(BadValue, match=name):
+                hub.emit(structs.replace(event, **{name: id_}))
+        with pytest.raises(BadValue, match=name), hub.scoped(**{name: id_}):
+            pass
+    assert len(got) == 30
+
+
+@pytest.mark.parametrize("turn", [-1, 2**63, 10**400, True, 1.0, "1"])
+async def test_a_turn_that_no_event_can_have_is_refused_by_its_scope(hub, turn):
+    with pytest.raises(BadValue, match="turn"), hub.scoped(turn=turn):
+        pass
 
 
 @pytest.mark.parametrize("timeout", [-1.0, float("nan"), float("inf")])
