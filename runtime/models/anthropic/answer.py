@@ -33,6 +33,7 @@ from hubbub.agents.model import (
 )
 from hubbub.runtime.models.http.counts import counted
 from hubbub.runtime.models.http.errors import ProviderOrigin
+from hubbub.runtime.models.http.halves import AnswerDecoder, encoded
 
 __all__ = ["AnthropicAnswer"]
 
@@ -112,8 +113,8 @@ class _WholeMessage(_Message):
     error: _Error | None = None
 
 
-_decode_event: Final = msgspec.json.Decoder(_Event).decode
-_decode_message: Final = msgspec.json.Decoder(_WholeMessage).decode
+_decode_event: Final = AnswerDecoder(_Event)
+_decode_message: Final = AnswerDecoder(_WholeMessage)
 
 
 class _OpenBlock:
@@ -130,7 +131,7 @@ class _OpenBlock:
 
     def arguments(self) -> str:
         # Some servers put the whole input into the opening event and send no deltas.
-        return "".join(self.pieces) or msgspec.json.encode(self.begun.input or {}).decode()
+        return "".join(self.pieces) or encoded(self.begun.input or {}).decode()
 
 
 class AnthropicAnswer:

@@ -126,7 +126,7 @@ class AnthropicModel(HttpModel):
     async def call(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
         """One attempt; a cut, refused or unreadable answer raises ``ProviderError``."""
         body = request_body(request, model=self._name, max_tokens=self._max_tokens)
-        return await self._ask(body, AnthropicAnswer(self._endpoint.origin, on_delta))
+        return await self._ask(body, AnthropicAnswer, on_delta)
 
 
 def request_body(request: ModelRequest, *, model: str, max_tokens: int) -> dict[str, Any]:

@@ -3,14 +3,16 @@
 A client adds how a request becomes a body and what reads its answer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from hubbub.agents.model import ModelReply
+from hubbub.agents.model import ModelReply, OnDelta
 from hubbub.hub.errors import MissingKey
 from hubbub.hub.values import Secret
 from hubbub.runtime.models.http.address import clean_headers, clean_key
 from hubbub.runtime.models.http.endpoint import Endpoint, Receiver, encode_body
+from hubbub.runtime.models.http.errors import ProviderOrigin
+from hubbub.runtime.models.http.halves import WholeDeltas, whole_reply
 from hubbub.runtime.models.http.windows import window_of
 
 __all__ = ["HttpModel", "add_options", "opening_headers"]
@@ -50,10 +52,21 @@ class HttpModel:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._name!r}, {self._endpoint.origin.url!r})"
 
-    async def _ask(self, body: dict[str, Any], answer: ReplyReader) -> ModelReply:
+    async def _ask(
+        self,
+        body: dict[str, Any],
+        reader: Callable[[ProviderOrigin, OnDelta | None], ReplyReader],
+        on_delta: OnDelta | None,
+    ) -> ModelReply:
         """One attempt; a cut, refused or unreadable answer raises ``ProviderError``."""
-        await self._endpoint.post(encode_body(body, self._endpoint.origin), answer)
-        return answer.reply(self._name)
+        origin = self._endpoint.origin
+        deltas = None if on_delta is None else WholeDeltas(on_delta)
+        answer = reader(origin, deltas)
+        await self._endpoint.post(encode_body(body, origin), answer)
+        reply = whole_reply(answer.reply(self._name))
+        if deltas is not None:
+            deltas.end()
+        return reply
 
     async def aclose(self) -> None:
         """Free the connections of the running loop."""

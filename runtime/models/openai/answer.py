@@ -34,6 +34,7 @@ from hubbub.agents.model import (
 )
 from hubbub.runtime.models.http.counts import counted
 from hubbub.runtime.models.http.errors import ProviderOrigin, error_message
+from hubbub.runtime.models.http.halves import AnswerDecoder, encoded
 from hubbub.runtime.models.openai.calls import signatures_of
 
 __all__ = ["OpenAIAnswer"]
@@ -104,7 +105,7 @@ class _Chunk(Struct):
     error: Any = None
 
 
-_decode: Final = msgspec.json.Decoder(_Chunk).decode
+_decode: Final = AnswerDecoder(_Chunk)
 
 
 class _Call:
@@ -219,7 +220,7 @@ class OpenAIAnswer:
             call.name = function.name
         arguments = function.arguments or ""
         if isinstance(arguments, dict):
-            arguments = msgspec.json.encode(arguments).decode()
+            arguments = encoded(arguments).decode()
         call.arguments += arguments
         call.extra = part.extra_content or call.extra
         self._tell(CallDelta(self._calls.index(call), call.name, arguments))
@@ -247,7 +248,7 @@ class OpenAIAnswer:
             self._on_delta(delta)
 
     def _refuse(self, error: Any) -> NoReturn:
-        message = error_message(msgspec.json.encode(error))
+        message = error_message(encoded(error))
         fields = error if isinstance(error, dict) else {}
         code = fields.get("code")
         if isinstance(code, int) and 400 <= code < 600:

@@ -109,7 +109,7 @@ class OpenAIModel(HttpModel):
     async def call(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
         """One attempt; a cut, refused or unreadable answer raises ``ProviderError``."""
         body = request_body(request, model=self._name, dialect=self._dialect)
-        return await self._ask(body, OpenAIAnswer(self._endpoint.origin, on_delta))
+        return await self._ask(body, OpenAIAnswer, on_delta)
 
 
 def _dialect_at(url: str) -> Dialect:

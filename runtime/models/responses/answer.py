@@ -31,6 +31,7 @@ from hubbub.agents.model import (
     Usage,
 )
 from hubbub.runtime.models.http.errors import ProviderOrigin
+from hubbub.runtime.models.http.halves import AnswerDecoder
 from hubbub.runtime.models.http.thoughts import signed
 
 __all__ = ["OWNER", "ResponsesAnswer"]
@@ -112,8 +113,8 @@ class _Whole(_Response):
     object: str = ""
 
 
-_decode_event: Final = msgspec.json.Decoder(_Event).decode
-_decode_whole: Final = msgspec.json.Decoder(_Whole).decode
+_decode_event: Final = AnswerDecoder(_Event)
+_decode_whole: Final = AnswerDecoder(_Whole)
 
 
 class _Output:

@@ -98,7 +98,7 @@ class ResponsesModel(HttpModel):
     async def call(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
         """One attempt; a cut, refused or unreadable answer raises ``ProviderError``."""
         body = request_body(request, model=self._name, keeps_by_key=self._keeps_by_key)
-        return await self._ask(body, ResponsesAnswer(self._endpoint.origin, on_delta))
+        return await self._ask(body, ResponsesAnswer, on_delta)
 
 
 def settings_problems(settings: ModelSettings) -> Iterable[str]:
