@@ -112,7 +112,7 @@ class ModelRun(Resting):
         """What the commit about to be submitted makes of the thread, if that is known."""
         self.is_careful = is_careful
         self.is_answer_under_way = False
-        """Whether an answer of the model is on its way to the store."""
+        """Whether an answer of the model, or its summary, is on its way to the store."""
         self.lane = lane
         self.thread = thread
         if thread.prompts:
@@ -308,7 +308,11 @@ class ModelRun(Resting):
         after, self._after = self._after, None
         before = self.thread
         self.thread = thread = fold_all(before, commit.events) if after is None else after
-        if thread.step != before.step or thread.attempt != before.attempt:
+        if (
+            thread.step != before.step
+            or thread.attempt != before.attempt
+            or thread.compactions is not before.compactions
+        ):
             self.is_answer_under_way = True
         side = self.side
         if thread.tools is not before.tools:
