@@ -23,7 +23,8 @@ from hubbub.agents.state.compactions import NO_COMPACTIONS, boundary_of, tokens_
 from hubbub.agents.state.thread import Thread
 
 __all__ = [
-    "NOTHING_TO_SUMMARISE", "NO_LIMIT", "ContextLimit", "Summarize", "summary_due", "view_of",
+    "NOTHING_TO_SUMMARISE", "NO_LIMIT", "ContextLimit", "Summarize", "summary_due",
+    "tokens_after_summary", "view_of",
 ]  # fmt: skip
 
 PAUSE: Final = 10
@@ -68,6 +69,18 @@ def summary_due(thread: Thread, limit: ContextLimit) -> Summarize | None:
     return Summarize(thread.side, thread.step, covers) if covers else None
 
 
+def tokens_after_summary(thread: Thread, limit: ContextLimit) -> int:
+    """The tokens of the first step behind the last summary, where that was still over the limit.
+
+    0 where the summary helped, and where none was made.
+    """
+    if thread.compactions is NO_COMPACTIONS:
+        return 0
+    first = thread.compactions.of(thread.side).first
+    tokens = 0 if first is None else tokens_shown(first)
+    return tokens if tokens > limit.over else 0
+
+
 def _is_over(thread: Thread, limit: ContextLimit) -> bool:
     """Whether the last step of the side at work has filled more of the window than it may."""
     seen = thread.seen if thread.side == "side_a" else thread.seen_b
@@ -78,7 +91,7 @@ def _is_pausing(thread: Thread, limit: ContextLimit) -> bool:
     if thread.compactions is NO_COMPACTIONS:
         return False
     last = thread.compactions.of(thread.side)
-    has_helped = last.first is not None and tokens_shown(last.first) <= limit.over
+    has_helped = last.first is not None and not tokens_after_summary(thread, limit)
     if not (last.has_failed or last.number) or (has_helped and not last.has_failed):
         return False
     return thread.step < last.tried + PAUSE

@@ -18,12 +18,13 @@ from hubbub.agents.model_choice import ModelChoice
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.agents.resolution.skill_agents import CALLERS_MODEL
 from hubbub.agents.retry import retry_delay
-from hubbub.agents.state.compactions import tokens_shown
+from hubbub.agents.state.compactions import NO_COMPACTIONS, tokens_shown
 from hubbub.agents.state.context_limit import (
     NO_LIMIT,
     NOTHING_TO_SUMMARISE,
     ContextLimit,
     Summarize,
+    tokens_after_summary,
     view_of,
 )
 from hubbub.agents.state.steps import summary_problem
@@ -57,7 +58,8 @@ def limit_of(
 ) -> ContextLimit:
     """What a side's model can be shown before its older messages become a summary.
 
-    Where nobody knows its window, that is said once, as soon as a conversation is long.
+    Where nobody knows its window, that is said once, as soon as a conversation is long; and so is
+    that summaries do not help, since more than the conversation fills it.
     """
     if side is None:
         return NO_LIMIT
@@ -68,17 +70,37 @@ def limit_of(
         chosen = prompt.compaction
         settings = chosen if isinstance(chosen, Compaction) else Compaction()
         window = settings.window or (_smallest_window(side, services, above) if chosen else 0)
-        over = int(window * settings.at) if chosen else 0
-        limit = limits[key] = ContextLimit(over or 0, settings.keep)
-    if not limit.over and prompt.compaction and f"!{prompt.name}" not in limits:
-        seen = thread.seen if thread.side == "side_a" else thread.seen_b
-        if (tokens := tokens_shown(seen)) > MANY:
-            limits[f"!{prompt.name}"] = limit
-            log.warning(
-                "compaction.off", prompt=prompt.name, tokens=tokens,
-                reason="the window of its model is not known; give compaction=Compaction(window=…)",
-            )  # fmt: skip
+        over = max(1, int(window * settings.at)) if chosen and window else 0
+        limit = limits[key] = ContextLimit(over, settings.keep)
+    if not limit.over:
+        if prompt.compaction and f"!{prompt.name}" not in limits:
+            _say_unknown(thread, prompt.name, limits)
+    elif thread.compactions is not NO_COMPACTIONS and f"?{prompt.name}" not in limits:
+        _say_useless(thread, prompt.name, limits, limit)
     return limit
+
+
+def _say_unknown(thread: Thread, prompt: str, limits: dict[str, ContextLimit]) -> None:
+    seen = thread.seen if thread.side == "side_a" else thread.seen_b
+    if (tokens := tokens_shown(seen)) > MANY:
+        limits[f"!{prompt}"] = NO_LIMIT
+        log.warning(
+            "compaction.off", prompt=prompt, tokens=tokens,
+            reason="the window of its model is not known; give compaction=Compaction(window=…)",
+        )  # fmt: skip
+
+
+def _say_useless(
+    thread: Thread, prompt: str, limits: dict[str, ContextLimit], limit: ContextLimit
+) -> None:
+    if tokens := tokens_after_summary(thread, limit):
+        limits[f"?{prompt}"] = limit
+        log.warning(
+            "compaction.useless", prompt=prompt, tokens=tokens, limit=limit.over,
+            reason="the first step after a summary was over the limit again: the system prompt, "
+            "the tools and what is kept fill it; give Compaction(…) a greater window= or at=, or a "
+            "smaller keep=",
+        )  # fmt: skip
 
 
 def _smallest_window(side: ActiveSide, services: Services, above: Iterable[tuple[str, str]]) -> int:
