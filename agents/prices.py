@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from hubbub.hub.errors import DefinitionError
-from hubbub.hub.events import Usage
+from hubbub.hub.events import NO_USAGE, Usage
 from hubbub.hub.events.limits import MOST
 from hubbub.hub.near_misses import shown, told_fields
 
@@ -33,10 +33,13 @@ class Price(Struct, metaclass=told_fields, frozen=True, kw_only=True):
             raise DefinitionError("Price", problems)
 
     def nanos(self, usage: Usage, *, cached_apart: bool) -> int | None:
-        """What a call costs, in billionths, rounded; ``None`` where that is not known.
+        """What a call costs, in billionths, rounded; ``None`` where that is not known: where no
+        usage was reported, since every call uses tokens, unless they cost nothing.
 
         ``cached_apart``: the provider counts what it cached beside the input, not in it.
         """
+        if usage == NO_USAGE and (self.input or self.output):
+            return None
         read, write = usage.cache_read_tokens, usage.cache_write_tokens
         plain = usage.input_tokens
         if not (cached_apart or read + write > plain):

@@ -9,6 +9,7 @@ from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.skill_agents import CALLERS_MODEL
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import Limits, Usage
+from hubbub.hub.logs import log
 from hubbub.hub.near_misses import did_you_mean, shown
 
 __all__ = ["PriceList"]
@@ -20,7 +21,7 @@ class PriceList:
     Raises ``BadValue`` for what are no prices.
     """
 
-    __slots__ = ("_prices", "is_known")
+    __slots__ = ("_prices", "_unknown", "is_known")
 
     def __init__(self, prices: Mapping[str, Price] | None = None) -> None:
         if prices is not None and not isinstance(prices, Mapping):
@@ -32,6 +33,8 @@ class PriceList:
                 problem = f"expected Price(input=…, output=…), not {shown(price)}"
                 raise BadValue(f"prices[{name!r}]", problem)
         self._prices = dict(prices or {})
+        self._unknown: set[str] = set()
+        """The models with a price of which it has been said that they report no usage."""
         self.is_known = bool(prices)
         """Whether there are any prices."""
 
@@ -40,9 +43,24 @@ class PriceList:
         return self._prices.get(named(model))
 
     def nanos(self, model: str | Model, usage: Usage, *, cached_apart: bool) -> int | None:
-        """What a call of a model has cost, in billionths; ``None`` where it has no price."""
+        """What a call of a model has cost, in billionths; ``None`` where it has no price.
+
+        So where the provider reports no usage, unless the model costs nothing.  That is said once.
+        """
         price = self.price_of(model)
-        return None if price is None else price.nanos(usage, cached_apart=cached_apart)
+        cost = None if price is None else price.nanos(usage, cached_apart=cached_apart)
+        if cost is None and price is not None:
+            self._say_unknown(named(model))
+        return cost
+
+    def _say_unknown(self, model: str) -> None:
+        if model not in self._unknown:
+            self._unknown.add(model)
+            log.warning(
+                "usage.unknown", model=model,
+                reason="its answers come without usage, so their cost is not known and no limit of "
+                "tokens or cost is reached by them; bound it by model_calls and seconds",
+            )  # fmt: skip
 
     def missing(self, choices: Iterable[ModelChoice]) -> Iterable[str]:
         """What is wrong with a limit of cost for what such models use."""

@@ -81,7 +81,10 @@ async def test_a_tree_is_not_read_again_for_each_of_its_runs(ports: Ports) -> No
 @pytest.mark.parametrize("priced", [True, False])
 async def test_a_tree_is_summed_up_where_people_look(ports: Ports, priced: bool) -> None:
     store = MemoryJournal()
-    prices = dict.fromkeys(("function", "recorder"), Price(input=2, output=10, cache_read=1))
+    # The recorder reports no usage; that it costs nothing is known all the same.
+    prices = {
+        "function": Price(input=2, output=10, cache_read=1), "recorder": Price(input=0, output=0),
+    }  # fmt: skip
     async with Runtime(
         family(),
         store=store,
