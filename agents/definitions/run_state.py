@@ -11,6 +11,7 @@ from typing import Any, NoReturn, Protocol, TypeVar, overload, runtime_checkable
 from hubbub.agents.definitions.spawned import NamedAgent, SpawnedRun
 from hubbub.agents.model import ModelMessage
 from hubbub.agents.state.registry import SubagentRegistryEntry
+from hubbub.hub.events import ContentPart
 from hubbub.hub.message import Sayable
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.run_hub import RunHub
@@ -160,6 +161,14 @@ class RunState(Protocol):
     @property
     def files(self) -> Files:
         """The run's own files."""
+        ...
+
+    async def read_part(self, part: ContentPart) -> bytes:
+        """The content of a part, such as a message in ``messages`` has in its ``parts``.
+
+        Durable like the message.  Raises ``BadValue`` for one with a ``url``, which hubbub does not
+        read, and ``NoSuchFile`` for a content that is no longer kept.
+        """
         ...
 
     @property

@@ -27,19 +27,20 @@ from hubbub.agents.state.area import (
     without_root,
 )
 from hubbub.hub.errors import BadPath, BadValue, LimitExceeded, NoSuchFile, StoreFailed
-from hubbub.hub.events import AgentFile, AgentKey, FileRef
+from hubbub.hub.events import AgentFile, AgentKey, ContentPart, FileRef
 from hubbub.hub.events.media_types import type_of_content
-from hubbub.hub.events.parts import contents_of, read_parts
+from hubbub.hub.events.parts import contents_of, part_problem, read_parts
 from hubbub.hub.hub import Hub
 from hubbub.hub.logs import log
 from hubbub.hub.masking import words_of
+from hubbub.hub.near_misses import kind_of
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.ports import Ports
 from hubbub.hub.texts import check_label
 from hubbub.hub.values import JsonValue, decode_value, encode_given
 from hubbub.runtime.activities.recorder import Recorder
 
-__all__ = ["FileArea", "FileStat", "KeyArea", "kept_parts", "with_contents"]
+__all__ = ["FileArea", "FileStat", "KeyArea", "kept_parts", "part_content", "with_contents"]
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -247,6 +248,23 @@ async def kept_parts(hub: Hub, lane: OwnLane, result: ToolResult) -> ToolResult:
         text = f"The tool ran, but what it returned could not be kept: {words_of(error)}"
         return ToolResult(text, is_error=True)
     return structs.replace(result, parts=read_parts("parts", result.parts))
+
+
+async def part_content(hub: Hub, lane: OwnLane, part: ContentPart) -> bytes:
+    """The content of a part that the run was sent, or that its tools have shown.
+
+    Raises ``BadValue`` for one with a ``url``, which hubbub does not read, and ``NoSuchFile``.
+    """
+    if not isinstance(part, ContentPart):
+        raise BadValue("part", f"expected a part, such as message.parts has, not {kind_of(part)}")
+    if problem := part_problem(part):
+        raise BadValue("part", problem)
+    if part.url:
+        raise BadValue("part", "it is an address, which hubbub does not read; part.url has it")
+    content = await hub.pipeline.contents.get(lane.root_run_id, part.digest)
+    if content is None:
+        raise NoSuchFile(part.name or part.words, "its content is no longer kept")
+    return content
 
 
 async def with_contents(hub: Hub, lane: OwnLane, request: ModelRequest) -> ModelRequest:

@@ -15,7 +15,7 @@ from hubbub.agents.state.family import NOTICE
 from hubbub.agents.state.registry import SubagentRegistryEntry, entry_of
 from hubbub.agents.state.thread import Thread
 from hubbub.hub.errors import BadValue, CallerError, NoSuchFile
-from hubbub.hub.events import AgentRead, AgentStatus, Event
+from hubbub.hub.events import AgentRead, AgentStatus, ContentPart, Event
 from hubbub.hub.hub import Hub
 from hubbub.hub.masking import Masker
 from hubbub.hub.message import Message, Sayable, contents_said, session_message
@@ -26,7 +26,7 @@ from hubbub.hub.run_hub import RunHub
 from hubbub.hub.texts import check_label, check_text
 from hubbub.runtime.activities.agent_messages import tell_agent
 from hubbub.runtime.activities.environment import Environment
-from hubbub.runtime.activities.files import FileArea, KeyArea
+from hubbub.runtime.activities.files import FileArea, KeyArea, part_content
 from hubbub.runtime.activities.other_runs import OtherRuns
 from hubbub.runtime.activities.questions import AskingCall, Question, RecordedQuestions, ask_once
 from hubbub.runtime.activities.recorder import ForeignRecorder, Recorder
@@ -139,6 +139,10 @@ class ThreadState:
     @property
     def kv(self) -> KeyArea:
         return KeyArea(self._area, self._record)
+
+    async def read_part(self, part: ContentPart) -> bytes:
+        self._record.check_here("read_part")
+        return await part_content(self._services.hub, self._lane, part)
 
     def _area(self) -> Area:
         return self._thread().area

@@ -11,13 +11,13 @@ from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.model_choice import ModelSpec
 from hubbub.agents.settings import ModelSettings
 from hubbub.hub.errors import BadValue, RunEnded
-from hubbub.hub.events import AgentStatus, AgentText
+from hubbub.hub.events import AgentStatus, AgentText, ContentPart
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.run_hub import RunHub
 from hubbub.hub.values import check_options
 from hubbub.runtime.activities.agent_messages import tell_agent
 from hubbub.runtime.activities.environment import Environment
-from hubbub.runtime.activities.files import FileArea, KeyArea
+from hubbub.runtime.activities.files import FileArea, KeyArea, part_content
 from hubbub.runtime.activities.questions import Question
 from hubbub.runtime.activities.recorder import Recorder
 from hubbub.runtime.activities.thread_state import notify_parent, result_of_spawn
@@ -83,6 +83,27 @@ class RunContext:
     def attempt(self) -> int:
         """Which execution of the function this is, from 1; each restart is another one."""
         return self._run.thread.attempt
+
+    # ── what the run was started with, beside its input ──────────────────────────────────────
+
+    @property
+    def parts(self) -> tuple[ContentPart, ...]:
+        """The images, documents and recordings that came with the input, which is then the text
+        beside them.  They are on record: each execution has the same.  Messages that come later
+        have ``parts`` of their own."""
+        opened = self._run.thread.opened
+        if opened is None or opened.message is None:
+            return ()
+        return opened.message.parts
+
+    async def read_part(self, part: ContentPart) -> bytes:
+        """The content of one of ``parts``, or of a message's.
+
+        Durable like the message.  Raises ``BadValue`` for a part with a ``url``, which hubbub does
+        not read, ``NoSuchFile`` for a content that is no longer kept, and ``StoreFailed``.
+        """
+        self._steps.check_here("ctx.read_part")
+        return await part_content(self._run.services.hub, self._run.lane, part)
 
     # ── what the run keeps ───────────────────────────────────────────────────────────────────
 

@@ -8,6 +8,7 @@ import anyio
 
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.hub.errors import BadValue
+from hubbub.hub.events.parts import Audio, Document, Image
 from hubbub.hub.message import Message, Sayable
 from hubbub.hub.near_misses import kind_of
 from hubbub.hub.ports import Ports
@@ -32,6 +33,7 @@ async def ctx_for(
     agent: str = "code",
     *,
     messages: Iterable[Sayable] = (),
+    parts: Iterable[Image | Document | Audio] = (),
     env: Mapping[str, str] | None = None,
     files: Mapping[str, str | bytes] | None = None,
     kv: Mapping[str, Any] | None = None,
@@ -54,12 +56,14 @@ async def ctx_for(
                 assert await run_code(tally, 1, ctx) == 16
 
     It is the real thing, as ``state_for`` gives a real state; its parameters are those.
-    ``messages`` wait in the inbox, which is closed after them: ``ctx.messages()`` ends.
+    ``messages`` wait in the inbox, which is closed after them: ``ctx.messages()`` ends.  ``parts``
+    are those that came with the input.
     """
     bench = Bench(answers)
     given_files, given_kv = checked_mapping("files", files), checked_mapping("kv", kv)
     given_children = checked_mapping("children", children)
     agents = checked("agents", agents, AgentDefinition)
+    shown = checked("parts", parts, Image, Document, Audio)
     done, ready = anyio.Event(), anyio.Event()
     found: list[RunContext] = []
 
@@ -70,7 +74,7 @@ async def ctx_for(
 
     definition = AgentDefinition(name=agent, execute=hold)
     async with bench.open((definition, *agents), given_children, ports) as runtime:
-        run = await runtime.start(agent, env=env)
+        run = await runtime.start(agent, shown or None, env=env)
         await ready.wait()
         ctx = BenchContext(*parts_of(found[0]))
         ctx.bench = bench
@@ -78,7 +82,7 @@ async def ctx_for(
             await ctx.files.write(name, content)
         for key, value in given_kv.items():
             await ctx.kv.set(key, value)
-        for message in checked("messages", messages, str, Message):
+        for message in checked("messages", messages, str, Message, list, tuple):
             (await run.send(message)).raise_if_rejected()
         await run.close()
         bench.begin(run.run_id)

@@ -20,6 +20,7 @@ from support.agents import model_agent
 
 from attacks.entries import calls_of
 from hubbub import (
+    ContentPart,
     CustomEvent,
     ExecutableAgent,
     Hub,
@@ -65,6 +66,7 @@ class Site:
 
 Call = Callable[[Site], Any]
 
+PART: Final = ContentPart(kind="image", url="https://example.com/a.png")
 TICK: Final = CustomEvent.of("test:tick", durable=True)
 
 HUB: Final[dict[str, Call]] = {
@@ -153,6 +155,7 @@ CONTEXT: Final[dict[str, Call]] = {
     "ask": lambda s: s.ctx.ask("?"),
     "messages": lambda s: s.ctx.messages(),
     "notify_parent": lambda s: s.ctx.notify_parent("x"),
+    "read_part": lambda s: s.ctx.read_part(PART),
     "say": lambda s: s.ctx.say("x"),
     "send_agent_message": lambda s: s.ctx.send_agent_message("x"),
     "session": lambda s: s.ctx.session(model="scripted"),
@@ -169,6 +172,7 @@ STATE: Final[dict[str, Call]] = {
     "inject_message": lambda s: s.state.inject_message("x"),
     "notify_parent": lambda s: s.state.notify_parent("x"),
     "queue_message": lambda s: s.state.queue_message("x"),
+    "read_part": lambda s: s.state.read_part(PART),
     "send_agent_message": lambda s: s.state.send_agent_message("x"),
     "set_env": lambda s: s.state.set_env("A", "b"),
     "set_status": lambda s: s.state.set_status("x"),

@@ -36,7 +36,7 @@ ACTS: Mapping[str, Callable[[Any], Any]] = {
 }
 LOOKS = {
     "agent", "call_id", "children", "env", "get_child_thread", "get_parent_thread", "hub",
-    "messages", "parent_run_id", "root_run_id", "run_id", "status", "terminated",
+    "messages", "parent_run_id", "read_part", "root_run_id", "run_id", "status", "terminated",
 }  # fmt: skip
 
 

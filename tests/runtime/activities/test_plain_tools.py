@@ -22,9 +22,9 @@ from msgspec import structs
 from support.agents import model_agent
 from support.families import child
 
-from hubbub import CustomEvent, RunState, Runtime, ScriptedModel, agent, tool
+from hubbub import CustomEvent, Image, RunState, Runtime, ScriptedModel, agent, tool
 from hubbub.agents.definitions.run_state import Files, Keys
-from hubbub.hub.errors import BadValue, CallerError, WrongThread
+from hubbub.hub.errors import BadValue, CallerError, NoSuchFile, WrongThread
 from hubbub.hub.events import AgentStatus
 from hubbub.hub.hub import Hub
 from hubbub.hub.run_hub import RunHub
@@ -134,6 +134,14 @@ def handed_on(state: Any, world: World) -> str:
     return "taken"
 
 
+def part_read(state: Any, world: World) -> str:
+    try:
+        world.wait(state.read_part, Image(b"\x89PNG\r\n\x1a\n").part)
+    except NoSuchFile as error:
+        return str(error)
+    return "read"
+
+
 OF_STATE: dict[str, Act] = {
     "run_id": lambda s, w: len(s.run_id),
     "root_run_id": lambda s, w: len(s.root_run_id),
@@ -147,6 +155,7 @@ OF_STATE: dict[str, Act] = {
     "env": lambda s, w: (dict(s.env), s.env.get("NO"), "GIVEN" in s.env, repr(s.env)),
     "files": lambda s, w: s.files.list(),
     "kv": lambda s, w: s.kv.keys(),
+    "read_part": part_read,
     "set_env": lambda s, w: (s.set_env("SET", "here"), s.env["SET"]),
     "ask": asked_on_record,
     "queue_message": receipt_of(lambda s, w: s.queue_message("queued")),
