@@ -134,9 +134,9 @@ class Projection:
         while True:
             if self._to_heal:
                 self._is_healing = True
+                # Before anything is added to it, which would rest on what stands there.
                 info = self._to_heal.popleft()
-                if info.run_id not in self._behind:  # Else it is about to be looked at anyway.
-                    await self._worker.run(partial(self._folders.repair, info))
+                await self._worker.run(partial(self._folders.repair, info))
                 self._is_healing = False
                 self._tell_caught_up()
             elif self._behind:

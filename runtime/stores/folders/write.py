@@ -176,12 +176,13 @@ class AgentFolders:
         folder = self._open.get(info.run_id)
         if folder is not None:
             self._open.move_to_end(info.run_id)
-        else:
-            folder = self._find(info, events)
-        if folder is not None:
             events = unseen(folder.record, events)
             if not events:
                 return
+        else:
+            # One that stands there and is ahead of these events is looked into: it may be that of
+            # a newer database.
+            folder = self._find(info, events)
         if folder is None or not follows(folder.record, events):
             self._report(info.run_id, self._repair(info))
             return
