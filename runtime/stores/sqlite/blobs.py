@@ -7,6 +7,7 @@ whole; names are its SHA-256, so that a changed content is noticed when it is re
 import errno
 import hashlib
 import os
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +26,8 @@ class BlobFolder:
         self.root = root
         self.worker: Worker | None = None
         """The thread of the store while it is open."""
+        self._on_disk: set[str] = set()
+        """The folders in ``root``, 256 at most, of which it is known that they are flushed."""
 
     async def put(self, root_run_id: str, digest: str, content: bytes) -> None:
         """Keep ``content``, durably when this returns.  Raises ``StoreFailed``."""
@@ -48,29 +51,42 @@ class BlobFolder:
 
     def _put(self, digest: str, content: bytes, ending: str = ".new") -> None:
         place = self.place(digest)
-        is_new_folder = not place.parent.exists()
-        if place.exists():
-            sync_folder(place.parent)  # A process may have died before it came to that.
-            return
+        try:
+            if not place.exists():
+                self._write(place, content, ending)
+            # Each time: a process, or an earlier call, may have ended before it came to that.
+            sync_folder(place.parent)
+            self._sync_above(place.parent)
+        except OSError as error:
+            is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            remedy = "free some space" if is_full else f"make {self.root} a folder to write into"
+            raise StoreFailed(str(place), f"{error.strerror or error}; {remedy}") from error
+
+    def _write(self, place: Path, content: bytes, ending: str) -> None:
         # One thread each writes under such a name (that of ``worker``, and the one that writes the
         # journal), and what an earlier process left half-written is written over.
-        new = place.with_name(f"{digest}{ending}")
+        new = place.with_name(f"{place.name}{ending}")
+        if make_private_folder(place.parent):
+            self._on_disk.clear()
         try:
-            make_private_folder(place.parent)
             with open_private(new) as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
             new.chmod(0o400)  # An agent's folder shows the very file.
             new.replace(place)
-            sync_folder(place.parent)
-            if is_new_folder:
-                sync_folder(self.root)
-        except OSError as error:
-            new.unlink(missing_ok=True)
-            is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            remedy = "free some space" if is_full else f"make {self.root} a folder to write into"
-            raise StoreFailed(str(place), f"{error.strerror}; {remedy}") from error
+        except OSError:
+            with suppress(OSError):  # Why it could not be written counts.
+                new.unlink(missing_ok=True)
+            raise
+
+    def _sync_above(self, folder: Path) -> None:
+        """Flush that ``folder`` is there, once for as long as the store is open."""
+        if folder.name not in self._on_disk:
+            sync_folder(self.root)
+            if not self._on_disk:
+                sync_folder(self.root.parent)
+            self._on_disk.add(folder.name)
 
     def _get(self, digest: str) -> bytes | None:
         place = self.place(digest)
