@@ -69,7 +69,7 @@ class McpServer(SafeRepr, frozen=True, kw_only=True):
     approval: ApprovesTools = False
     approval_timeout: float | None = None
     max_tools: int = 128
-    protocol: Literal["auto", "2025"] = "auto"
+    protocol: Literal["auto", "2025", "2026"] = "auto"
 
     def __post_init__(self) -> None:
         for field in ("target", "allow", "deny", "approval"):
@@ -138,7 +138,7 @@ def mcp(
     approval: ApprovesTools = False,
     approval_timeout: float | None = None,
     max_tools: int = 128,
-    protocol: Literal["auto", "2025"] = "auto",
+    protocol: Literal["auto", "2025", "2026"] = "auto",
 ) -> McpServer:
     """Let a prompt use the tools of an MCP server (the extra ``mcp``).
 
@@ -163,8 +163,9 @@ def mcp(
       not count.  A call that is cancelled is cancelled at the server.
     * ``approval``: True, or the names of tools, or a function of a tool's name and its arguments
       (``@tool`` says what asking means; so does ``approval_timeout``).
-    * ``protocol``: which generation of it the server speaks is found out; ``"2025"`` for one that
-      cannot be asked.
+    * ``protocol``: by default that of 2025, by which servers may ask a user in the middle of a
+      call, and a newer one where the server refuses that; ``"2026"`` the other way round, for one
+      that asks by its results; ``"2025"`` never a newer one.
 
     What the server asks of a user is a question to the one of the conversation.  A call is made
     again after a crash only where the server calls its tool read-only or idempotent.
@@ -213,8 +214,8 @@ def _problems_of(server: McpServer) -> Iterator[str]:
     if not is_count(limit):
         yield f"max_tools {shown(limit)}: at least 1"
     protocol: object = server.protocol
-    if protocol not in ("auto", "2025"):
-        yield f"protocol {shown(protocol)}: 'auto' or '2025'"
+    if protocol not in ("auto", "2025", "2026"):
+        yield f"protocol {shown(protocol)}: 'auto', '2025' or '2026'"
 
 
 def _target_problems(target: object) -> Iterator[str]:

@@ -33,7 +33,7 @@ from hubbub.hub.ports import Ports
 from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.tasks.raised import is_contained
 from hubbub.runtime.mcp.elicitation import answer_of, elicitation_of, refused
-from hubbub.runtime.mcp.failures import ended_call, failed_call, problem_of
+from hubbub.runtime.mcp.failures import ended_call, failed_call, is_refusal, problem_of
 from hubbub.runtime.mcp.listing import ServerListing, listing_of
 from hubbub.runtime.mcp.opening import opened
 from hubbub.runtime.mcp.pages import listed_tools
@@ -89,8 +89,8 @@ class ServerConnection:
         self._is_missed = False
         self._mask = Masker(server.secrets)
         self._has_tried = False
-        self._is_old = server.protocol == "2025"
-        """Whether it is spoken to by the older protocol from the start."""
+        self._is_refused = False
+        """Whether the server was there and refused to be spoken to by this protocol."""
         self._doubts = 0
         """How often the list may have changed, or the server may have gone."""
         self._settled_doubts = 0
@@ -168,9 +168,9 @@ class ServerConnection:
         try:
             while not self._closing.is_set():
                 began = self._ports.clock.monotonic()
-                problem = await self._once()
-                if self._is_old and self._has_ended and self.state == "starting":
-                    problem = await self._once()
+                problem = await self._once(is_old=self.server.protocol != "2026")
+                if self._is_refused and self.server.protocol != "2025":
+                    problem = await self._once(is_old=self.server.protocol == "2026")
                 if self._closing.is_set():
                     return
                 lasted = self._ports.clock.monotonic() - began
@@ -198,15 +198,15 @@ class ServerConnection:
         with anyio.move_on_after(seconds - MIN_PAUSE):
             await self._woken.wait()
 
-    async def _once(self) -> str:
+    async def _once(self, *, is_old: bool) -> str:
         """Be connected once; returns why it is over."""
         self._move("starting")
-        self._has_ended = False
+        self._has_ended = self._is_refused = False
         self._told = told = Told(self._ended, self._notified, self._elicit)
         try:
             with anyio.fail_after(self.server.start_timeout) as starting:
                 async with opened(
-                    self.server, told, self._ports.own_offload, is_old=self._is_old
+                    self.server, told, self._ports.own_offload, is_old=is_old
                 ) as client:
                     await self._serve(client, starting)
             problem = "the connection has ended"
@@ -216,9 +216,9 @@ class ServerConnection:
             if not is_contained(error):
                 raise
             problem = problem_of(error, self._mask)
+            if self._client is None:  # Asked for the newer one, some end.
+                self._is_refused = is_refusal(error) if is_old else self._has_ended
         finally:
-            if self._client is None and self.server.protocol == "auto":
-                self._is_old = not self._is_old  # Some cannot bear to be asked for the newer one.
             self._client = self._group = None
             for call in self._calls:
                 call.finish(self._ended_call())

@@ -9,7 +9,7 @@ from mcp.shared.exceptions import MCPError
 from hubbub.agents.definitions.tools import alone, error_text
 from hubbub.runtime.mcp.answers import first_problem
 
-__all__ = ["ended_call", "failed_call", "problem_of"]
+__all__ = ["ended_call", "failed_call", "is_refusal", "problem_of"]
 
 MAYBE: Final = "it may or may not have had its effect"
 MAX_PROBLEM: Final = 300
@@ -33,6 +33,14 @@ def problem_of(error: BaseException, mask: Callable[[str], str], answer: str = "
     else:
         return error_text(error, mask)
     return f"{answer} is not valid ({' '.join(mask(problem).split())[:MAX_PROBLEM]})"
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether a server was there and has answered that it does not speak so."""
+    found = alone(error)
+    if isinstance(found, MCPError):
+        return found.code != types.CONNECTION_CLOSED
+    return isinstance(found, RuntimeError)  # The SDK's, for a version that it does not know.
 
 
 def failed_call(

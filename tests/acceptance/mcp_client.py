@@ -55,7 +55,7 @@ def calls(request: ModelRequest) -> ModelReply:
 
 
 async def main(address: str) -> None:
-    server = mcp(address, name="it", timeout=20, protocol="2025" if IS_OLD else "auto")
+    server = mcp(address, name="it", timeout=20, protocol="2025" if IS_OLD else "2026")
     agent = Agent("caller", "You call.", model=FunctionModel(calls), tools=[server])
     async with Runtime([agent], store="memory") as rt:
 

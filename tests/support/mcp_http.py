@@ -5,6 +5,11 @@ import sys
 import anyio
 import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
+from pydantic import BaseModel
+
+
+class Size(BaseModel):
+    size: str
 
 
 def server() -> MCPServer:
@@ -29,7 +34,15 @@ def server() -> MCPServer:
 
         made.add_tool(opened, name="opened")
         await context.notify_tools_changed()
+        # Those who speak the older protocol do not hear that.
+        await context.session.send_tool_list_changed()
         return "unlocked"
+
+    @made.tool()
+    async def order(context: Context) -> str:
+        """Ask in the middle of the call."""
+        found = await context.elicit("About your order", Size)
+        return f"{found.action} {found.data.size}" if found.action == "accept" else found.action
 
     @made.tool()
     async def wait() -> str:

@@ -21,7 +21,8 @@ class RawServer:
     """A transport, for ``mcp(…)``, whose server's results nobody has checked.
 
     ``page`` gives the answer to ``tools/list``, of its cursor; ``result`` that to ``tools/call``,
-    of the tool's name; both may be coroutine functions.  ``about`` stands in the answer by which
+    of the tool's name; both may be coroutine functions.  It speaks one generation of the protocol
+    and refuses the other.  ``about`` stands in the answer by which
     it is opened; None leaves a field out.
     """
 
@@ -85,7 +86,7 @@ class RawServer:
                     "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
                     "resultType": "complete", "ttlMs": 0, "cacheScope": "private",
                 })  # fmt: skip
-            case "initialize":
+            case "initialize" if self.era == "2025":
                 info = {"name": "raw", "version": "1"}
                 return self._said({
                     "protocolVersion": params["protocolVersion"], "capabilities": _NONE,

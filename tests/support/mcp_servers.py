@@ -24,7 +24,7 @@ def mcp_in(era: str, server: Any, **options: Any) -> McpServer:
     """The server in this process, spoken to by one generation of the protocol."""
     options.setdefault("name", "it")
     if era == "2026":
-        return mcp(server, **options)
+        return mcp(server, protocol="2026", **options)
     return mcp(InMemoryTransport(server), protocol="2025", **options)
 
 

@@ -13,6 +13,7 @@ import pytest
 from support.mcp_servers import Results, mcp_agent
 
 from hubbub import Runtime, ScriptedModel, Secret, mcp
+from hubbub.hub.events import SessionPrompt
 from hubbub.runtime.models.scripted import call
 
 pytestmark = [
@@ -32,7 +33,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return found
 
 
-@pytest.fixture(params=["auto", "2025"])
+@pytest.fixture(params=["auto", "2025", "2026"])
 def protocol(request: pytest.FixtureRequest) -> Any:
     return request.param
 
@@ -77,13 +78,25 @@ async def test_tools_are_called_over_http_with_the_given_headers(protocol: Any) 
             results = Results(rt.hub)
             await rt.run("helper", "Go.")
             assert results.outputs == ["hello", "Bearer abc"]
-            assert rt.mcp_servers[0].protocol[:4] == {"auto": "2026"}.get(protocol, "2025")
+            assert rt.mcp_servers[0].protocol[:4] == {"auto": "2025"}.get(protocol, protocol)
 
 
-async def test_a_changed_list_is_heard_of_over_http() -> None:
+@pytest.mark.parametrize("protocol", ["auto", "2025"])
+async def test_a_server_at_an_address_asks_in_the_middle_of_a_call(protocol: Any) -> None:
+    model = ScriptedModel([call("shop_order"), "Done."])
+    with service() as shop:
+        server = mcp(shop.url, name="shop", protocol=protocol)
+        async with Runtime([mcp_agent(model, server)], store="memory") as rt:
+            results = Results(rt.hub)
+            rt.hub.subscribe(SessionPrompt, lambda asked: rt.hub.reply(asked.prompt_id, "large"))
+            await rt.run("helper", "Go.")
+            assert results.outputs == ["accept large"]
+
+
+async def test_a_changed_list_is_heard_of_over_http(protocol: Any) -> None:
     model = ScriptedModel([call("shop_unlock"), "Done."])
     with service() as shop:
-        server = mcp(shop.url, name="shop")
+        server = mcp(shop.url, name="shop", protocol=protocol)
         async with Runtime([mcp_agent(model, server)], store="memory") as rt:
             await rt.run("helper", "Go.")
             with anyio.fail_after(20):
@@ -100,7 +113,7 @@ async def test_nobody_at_an_address_stops_no_run() -> None:
         assert rt.mcp_servers[0].problem
 
 
-@pytest.mark.parametrize("protocol", ["auto", pytest.param("2025", marks=pytest.mark.long)])
+@pytest.mark.parametrize("protocol", ["2026", pytest.param("auto", marks=pytest.mark.long)])
 async def test_a_server_that_dies_and_comes_back_is_called_again(protocol: Any) -> None:
     model = ScriptedModel([call("shop_wait"), "It is gone."])
     again = ScriptedModel([call("other_echo", word="back"), "Done."])

@@ -48,7 +48,10 @@ async def test_a_command_is_started_and_ended_with_the_runtime() -> None:
         assert rt.mcp_servers[0].protocol.startswith("2025")
 
 
-async def test_a_server_of_the_sdk_is_spoken_to_by_the_newest_protocol(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("protocol", "spoken"), [("auto", "2025"), ("2026", "2026")])
+async def test_a_server_of_the_sdk_is_spoken_to_by_the_protocol_that_is_chosen(
+    tmp_path: Path, protocol: Any, spoken: str
+) -> None:
     program = tmp_path / "weather.py"
     program.write_text(
         "from mcp.server.mcpserver import MCPServer\n"
@@ -59,12 +62,12 @@ async def test_a_server_of_the_sdk_is_spoken_to_by_the_newest_protocol(tmp_path:
         "server.run('stdio')\n"
     )
     model = ScriptedModel([call("weather_sun", city="Rome"), "Done."])
-    server = mcp([sys.executable, str(program)])
+    server = mcp([sys.executable, str(program)], protocol=protocol)
     async with Runtime([mcp_agent(model, server)], store="memory") as rt:
         results = Results(rt.hub)
         await rt.run("helper", "Go.")
         assert results.outputs == ["Sun in Rome"]
-        assert rt.mcp_servers[0].protocol.startswith("2026")
+        assert rt.mcp_servers[0].protocol.startswith(spoken)
 
 
 async def test_a_server_that_dies_in_a_call_is_an_error_result_and_is_started_again() -> None:
@@ -152,7 +155,8 @@ async def test_ten_thousand_tools_are_cut_and_an_endless_list_is_left() -> None:
 
 async def test_a_server_that_cannot_bear_the_newer_protocol_is_spoken_to_by_the_older() -> None:
     model = ScriptedModel([call("it_echo", word="hello"), "Done."])
-    async with Runtime([mcp_agent(model, command("dies when asked"))], store="memory") as rt:
+    server = command("dies when asked", protocol="2026")
+    async with Runtime([mcp_agent(model, server)], store="memory") as rt:
         results = Results(rt.hub)
         await rt.run("helper", "Go.")
         assert results.outputs == ['{"word": "hello"}']

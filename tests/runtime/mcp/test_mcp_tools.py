@@ -352,7 +352,7 @@ async def test_two_servers_and_two_agents_share_connections(ports: Ports) -> Non
         (lambda: mcp("x", headers={"a b": "c"}), "no name of a header"),
         (lambda: mcp("x", env={"A": "b\nc"}), "one line"),
         (lambda: mcp("x", approval_timeout=3), "nobody is asked"),
-        (lambda: mcp("x", protocol="1999"), "'auto' or '2025'"),
+        (lambda: mcp("x", protocol="1999"), "'auto', '2025' or '2026'"),
         (lambda: mcp("x", max_tools=0), "at least 1"),
     ],
 )
