@@ -23,9 +23,16 @@ def name_of(part: ContentPart) -> str:
     return part.name or (f"{part.kind}.{ending}" if ending else part.kind)
 
 
-def left_out(part: ContentPart, contents: Mapping[str, bytes], takes: Collection[str]) -> str:
-    """The text that stands for a part which a model is not shown; it says why."""
-    if part.kind not in takes:
+def left_out(
+    part: ContentPart, contents: Mapping[str, bytes], takes: Collection[str], *, known: bool = True
+) -> str:
+    """The text that stands for a part which a model is not shown; it says why.
+
+    ``known``: whether what is taken is known of the model, not just of servers at large.
+    """
+    if part.kind not in takes and not known:
+        why = f"whether the server at this address takes the kind {part.kind} is not known"
+    elif part.kind not in takes:
         why = f"this model takes no part of the kind {part.kind}"
     elif part.digest and part.digest not in contents:
         why = "its content is not kept any more, or is not of that type"

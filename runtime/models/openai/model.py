@@ -165,7 +165,10 @@ def _tool_choice(choice: str) -> str | dict[str, Any]:
 
 
 def _messages(request: ModelRequest, dialect: Dialect, model: str) -> list[dict[str, Any]]:
-    parts = ShownParts(request.contents, dialect.takes, model, is_own=dialect is OPENAI_DIALECT)
+    parts = ShownParts(
+        request.contents, dialect.takes, model,
+        is_own=dialect is OPENAI_DIALECT, known=dialect is not PLAIN,
+    )  # fmt: skip
     messages = _system_messages((request.system,))
     turns = conversation(request.messages)
     for turn in with_short_ids(turns) if dialect.short_ids else turns:

@@ -6,7 +6,8 @@
 * a ``tool`` message takes texts alone, so what a result shows comes in a message of the user's
   behind the results, which says whose it is;
 * which of them a model takes, the service says (``Dialect.takes``), and of OpenAI's own models
-  their names; what it does not take is named in words, where it would have stood.
+  their names; what it does not take is named in words, where it would have stood;
+* of a server at another address nothing is known, which those words say (``known``).
 """
 
 import re
@@ -33,16 +34,23 @@ def reads_texts_alone(model: str) -> bool:
 class ShownParts:
     """What one model is shown of the parts of one request."""
 
-    __slots__ = ("_contents", "_takes")
+    __slots__ = ("_contents", "_known", "_takes")
 
     def __init__(
-        self, contents: Mapping[str, bytes], takes: frozenset[str], model: str, *, is_own: bool
+        self,
+        contents: Mapping[str, bytes],
+        takes: frozenset[str],
+        model: str,
+        *,
+        is_own: bool,
+        known: bool = True,
     ) -> None:
         if is_own and reads_texts_alone(model):
             takes = frozenset()
         elif is_own and not _hears(model):
             takes -= {"audio"}
         self._contents = contents
+        self._known = known
         self._takes = takes
 
     def blocks(self, parts: Iterable[ContentPart]) -> list[dict[str, Any]]:
@@ -64,7 +72,10 @@ class ShownParts:
         return [self._text(part)["text"] for part in call.parts if not self._block(part)]
 
     def _text(self, part: ContentPart) -> dict[str, Any]:
-        return {"type": "text", "text": left_out(part, self._contents, self._takes)}
+        return {
+            "type": "text",
+            "text": left_out(part, self._contents, self._takes, known=self._known),
+        }
 
     def _block(self, part: ContentPart) -> dict[str, Any] | None:
         content = self._contents.get(part.digest)
