@@ -29,6 +29,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from hubbub.agents.built_in import FINAL_ANSWER
 from hubbub.agents.model import (
@@ -151,14 +152,14 @@ def request_body(request: ModelRequest, *, model: str, max_tokens: int) -> dict[
     body["messages"][-1]["content"].extend(_text_blocks(map(_tagged, request.system_notes)))
     body |= settings_fields(request.settings, model, max_tokens)
     if "thinking" in body:
-        _check_thinking(body)
+        _check_thinking(body, request)
     if request.output is not None and (form := format_of(request.output.schema)) is not None:
         body["output_config"] = {**body.get("output_config", {}), "format": form}
     add_options(body, request.options)
     return body
 
 
-def _check_thinking(body: dict[str, Any]) -> None:
+def _check_thinking(body: dict[str, Any], request: ModelRequest) -> None:
     """Take a budget for thinking out for as long as it would be refused: while calls are answered
     that a model made without thinking, be it another one.  While a model thinks, no call of the
     final answer can be demanded of it."""
@@ -169,8 +170,8 @@ def _check_thinking(body: dict[str, Any]) -> None:
             del body["thinking"]
     thinks = body.get("thinking", {}).get("type") in ("enabled", "adaptive")
     if thinks and body.get("tools", [{}])[-1].get("name") == FINAL_ANSWER:
-        body["tool_choice"] = {**body["tool_choice"], "type": "auto"}
-        body["tool_choice"].pop("name", None)
+        # In a summary as in a step: another choice gives up the cache of all messages.
+        body["tool_choice"] = _tool_choice(replace(request, tool_choice="auto"))
 
 
 def _text_blocks(texts: Iterable[str]) -> list[dict[str, Any]]:
