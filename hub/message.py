@@ -14,6 +14,7 @@ from hubbub.hub.events.parts import (
     Document,
     GivenParts,
     Image,
+    bytes_problem,
     contents_of,
     read_parts,
     split_said,
@@ -83,6 +84,8 @@ def session_message(
         )
     said = _as_message(message)
     if not isinstance(said, Message):
+        if problem := bytes_problem(said):
+            raise BadValue("message", problem)
         raise BadValue("message", f"expected a str or Message, not {kind_of(said)}; use str(...)")
     message = said
     check_text("message.content", message.content)
@@ -179,6 +182,8 @@ def opening_message(input: object, source: str = "") -> tuple[Json, SessionMessa
     """What a run is started with: the input, and the message that it comes from, if it is one."""
     said = _as_message(input)
     if not isinstance(said, Message):
+        if problem := bytes_problem(said):
+            raise BadValue("input", problem)
         return encode_given("input", said), None
     return encode_given("input", said.content), session_message(said, source=source)
 

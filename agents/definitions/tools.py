@@ -35,7 +35,7 @@ from hubbub.agents.model import ToolSpec
 from hubbub.agents.state.family import NO_RESULT
 from hubbub.hub.errors import BadValue, DefinitionError
 from hubbub.hub.errors.copied import CopiedWhole
-from hubbub.hub.events.parts import GivenParts, read_parts, split_said
+from hubbub.hub.events.parts import GivenParts, read_parts, split_returned
 from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.near_misses import kind_of, shown
 from hubbub.hub.tasks.raised import exit_in, is_of, members_of
@@ -76,7 +76,8 @@ class ToolResult(Struct, frozen=True):
 
     ``content`` that is not a str is sent as JSON; ``attachments`` are ids or paths of files.
     ``parts`` are images, documents and recordings that the model is shown beside it; a tool that
-    simply returns one, or texts and parts in a list, means the same.
+    simply returns one, or texts and parts in a list, means the same.  Bytes that are a picture or
+    a PDF count as one; other bytes are base64 in JSON.
     """
 
     content: Any = ""
@@ -332,7 +333,11 @@ def _rendered(value: Any, max_chars: int) -> ToolResult:
             text = f"The tool ran, but returned no text: {problem}"
             return ToolResult(_bounded(text, max_chars, "error"), is_error=True)
         return ToolResult(_bounded(value, max_chars, "result"))
-    if (split := split_said(value)) is not None:
+    try:
+        split = split_returned(value)
+    except BadValue as problem:
+        return _nothing_to_show(problem)
+    if split is not None:
         text, parts = split
         return _with_parts(ToolResult(_bounded(text, max_chars, "result")), parts)
     return ToolResult(_bounded(encoded_value(value).decode(), max_chars, "result"))
@@ -343,12 +348,16 @@ def _with_parts(result: ToolResult, parts: object) -> ToolResult:
     try:
         read = read_parts("parts", parts)
     except BadValue as problem:
-        text = f"The tool ran, but what it returned is nothing to show: {problem}"
-        return ToolResult(_bounded(text, MAX_ERROR_CHARS, "error"), is_error=True)
+        return _nothing_to_show(problem)
     text = result.content or "\n".join(part.words for part in read)
     # Those with a content keep it: whoever records the result keeps that first.
     given = parts if isinstance(parts, list | tuple) else (parts,)
     return structs.replace(result, content=text, parts=tuple(given))
+
+
+def _nothing_to_show(problem: BadValue) -> ToolResult:
+    text = f"The tool ran, but what it returned is nothing to show: {problem}"
+    return ToolResult(_bounded(text, MAX_ERROR_CHARS, "error"), is_error=True)
 
 
 def _render_parts(result: ToolResult, max_chars: int) -> ToolResult:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from msgspec import structs
 
@@ -33,7 +33,7 @@ from hubbub.hub.texts import label_problem
 
 __all__ = [
     "MAX_PARTS", "Audio", "Document", "GivenParts", "Image", "PartGiven", "ShownPart",
-    "contents_of", "part_problem", "read_parts", "split_said",
+    "bytes_problem", "contents_of", "part_problem", "read_parts", "split_returned", "split_said",
 ]  # fmt: skip
 
 MAX_PARTS: Final = 100
@@ -95,20 +95,32 @@ class ShownPart:
     def from_url(cls, url: str, *, media_type: str = "", name: str = "") -> Self:
         """What is behind an address; the model's provider reads it, hubbub never does.
 
-        Raises ``BadValue`` for anything but an ``http`` or ``https`` address.
+        Raises ``BadValue`` for anything but an ``http`` or ``https`` address, for one with a user
+        name or a password in it, and, unless a ``media_type`` is given, for one that ends like
+        something else (``….pdf``).
         """
         where = f"{cls.__name__}.from_url"
-        if problem := url_problem(url):
+        if problem := url_problem(url) or _credentials_problem(url):
             raise BadValue(where, problem)
         _check_name(where, name)
         claimed = _claimed(where, media_type)
         if claimed and claimed not in TYPES[cls.kind]:
             raise BadValue(where, f"{claimed} is no type of {cls.what}")
         _check_ending(where, name, claimed, TYPES[cls.kind])
+        if not claimed:
+            cls._check_address(where, url)
         made = cls.__new__(cls)
         made.data = b""
         made.part = ContentPart(kind=cls.kind, media_type=claimed, name=name, url=url)
         return made
+
+    @classmethod
+    def _check_address(cls, where: str, url: str) -> None:
+        """Raise ``BadValue`` for an address that ends like what is no such part."""
+        said = type_of_name(unquote(urlsplit(url).path).rpartition("/")[2])
+        if said and said not in TYPES[cls.kind]:
+            other = next(x.__name__ for x in _CLASSES.values() if said in TYPES[x.kind])
+            raise BadValue(where, f"the address ends like {said}; use {other}, or say media_type=…")
 
     @classmethod
     def _found(cls, content: bytes, where: str) -> str:
@@ -189,8 +201,10 @@ def read_parts(where: str, parts: object) -> tuple[ContentPart, ...]:
     for each in parts:
         part = each.part if isinstance(each, ShownPart) else each
         if not isinstance(part, ContentPart):
-            raise BadValue(where, f"expected Image, Document or Audio, not {kind_of(each)}")
-        if part is each and (problem := part_problem(part)):
+            remedy = "; write Image(data)" if isinstance(each, bytes | bytearray) else ""
+            expected = f"expected Image, Document or Audio, not {kind_of(each)}{remedy}"
+            raise BadValue(where, expected)
+        if part is each and (problem := part_problem(part) or _credentials_problem(part.url)):
             raise BadValue(where, problem)
         found.append(part)
     if len(found) > MAX_PARTS:
@@ -223,6 +237,42 @@ def split_said(said: object) -> tuple[str, tuple[PartGiven, ...]] | None:
     if not parts or len(parts) + len(texts) != len(said):
         return None
     return "\n\n".join(texts), parts  # type: ignore[return-value]
+
+
+def split_returned(value: object) -> tuple[str, tuple[PartGiven, ...]] | None:
+    """``split_said`` of what a tool has returned: bytes that are a picture or a PDF are shown as
+    such, alone or beside texts and parts.  Raises ``BadValue`` for one that is too large."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        value = (value,)
+    if isinstance(value, list | tuple) and has_bytes(value):
+        value = [_shown_bytes(each) for each in value]
+    return split_said(value)
+
+
+def has_bytes(values: Iterable[object]) -> bool:
+    """Whether some of them are bytes, of which nobody has said what they are."""
+    return bool([each for each in values if isinstance(each, bytes | bytearray | memoryview)])
+
+
+def bytes_problem(said: object) -> str:
+    """Why a list of texts, parts and bytes says nothing that could be shown; empty if it may."""
+    if not isinstance(said, list | tuple) or not has_bytes(said):
+        return ""
+    if not any(isinstance(each, str | ShownPart | ContentPart) for each in said):
+        return ""
+    return "bytes beside a text are shown to nobody; give Image(…), Document(…) or Audio(…) of them"
+
+
+def _shown_bytes(each: object) -> object:
+    """The picture or the PDF that bytes are by their first ones; anything else as it is."""
+    if not isinstance(each, bytes | bytearray | memoryview):
+        return each
+    content = bytes(each)
+    found = type_of_content(content)
+    if found in TYPES["image"]:
+        return Image(content)
+    # A recording is not looked for, nor a PDF behind something else: other bytes begin so, too.
+    return Document(content) if content.startswith(b"%PDF-") else each
 
 
 def part_problem(part: ContentPart) -> str:
@@ -261,13 +311,23 @@ def url_problem(url: object) -> str:
     try:
         split = urlsplit(url)
         host = split.hostname
-    except ValueError as error:
-        return f"{shown(url)} is no address: {error}"
+    except ValueError:  # Its words would quote the address, and a password in it.
+        return "it is no address: its host cannot be read"
     if split.scheme not in ("http", "https"):
         scheme = f"not {split.scheme!r}" if split.scheme else "which has none"
         remedy = "use from_file" if split.scheme in ("", "file") else "pass bytes"
         return f"expected an http or https address, {scheme}; {remedy}"
-    return "" if host else f"{shown(url)} names no host"
+    return "" if host else "the address names no host"
+
+
+def _credentials_problem(url: str) -> str:
+    """Why an address is not taken, though a provider could read it; empty if it is.
+
+    Asked where one enters only: what is on record stays as it is.
+    """
+    if "@" not in urlsplit(url).netloc:
+        return ""
+    return "an address holds no user name and no password, which would be on record; pass bytes"
 
 
 def name_problem(name: object) -> str:

@@ -16,6 +16,7 @@ For any other ``@URL``, set the base URL variable too, or register a model objec
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from hubbub.agents.model import Model, is_model
 from hubbub.agents.settings import ModelSettings
@@ -26,6 +27,19 @@ from hubbub.runtime.models.http.provider import Provider
 from hubbub.runtime.models.providers import PROVIDERS
 
 __all__ = ["check_model", "resolve_model", "settings_problems"]
+
+_CALLED: Final = {
+    "grok": "xai", "x.ai": "xai", "claude": "anthropic", "gpt": "openai", "chatgpt": "openai",
+    "google": "gemini",
+}  # fmt: skip
+"""What people call providers."""
+
+_MAKERS: Final = (
+    (r"claude-", "anthropic"), (r"(gpt-|chatgpt-|o[1-9]($|-))", "openai"), (r"gemini-", "gemini"),
+    (r"grok-", "xai"), (r"deepseek-", "deepseek"),
+    (r"(mistral|magistral|ministral|codestral)-", "mistral"),
+)  # fmt: skip
+"""Who serves models whose names begin so."""
 
 
 def resolve_model(
@@ -66,7 +80,7 @@ def check_model(
         raise UnknownModel(kind_of(spec), "not a model; " + _remedy(models, providers))
     provider, colon, rest = spec.partition(":")
     if not colon or provider not in providers:
-        remedy = _remedy(models, providers) + _meant(_shown(spec), models, providers)
+        remedy = _meant(_shown(spec), models, providers) + _remedy(models, providers)
         raise UnknownModel(_shown(spec), "no such model; " + remedy)
     name, at, url = rest.partition("@")
     if not name.strip():
@@ -100,13 +114,19 @@ def settings_problems(
 
 
 def _meant(shown: str, models: Mapping[str, Model], providers: Mapping[str, Provider]) -> str:
-    """A registered name that is like it, or its provider in the right form."""
+    """A registered name that is like it, its provider in the right form, or the provider of such
+    models: the beginning of what is said, or nothing."""
     found = nearest(shown, models)
-    prefix = re.match(r"([\w-]+)[:/](.+)", shown)
+    prefix = re.match(r"([\w.-]+)[:/](.+)", shown)
     if found is None and prefix is not None:
-        provider = nearest(prefix[1], providers)
-        found = None if provider is None else f"{provider}:{prefix[2]}"
-    return "" if found is None else f"; did you mean {found!r}?"
+        names = {each: each for each in providers} | _CALLED
+        provider = names.get(nearest(prefix[1], names) or "")
+        found = f"{provider}:{prefix[2]}" if provider in providers else None
+    elif found is None:
+        makers = (maker for form, maker in _MAKERS if re.match(form, shown, re.IGNORECASE))
+        maker = next(makers, "")
+        found = f"{maker}:{shown}" if maker in providers else None
+    return "" if found is None else f"did you mean {found!r}? If not, "
 
 
 def _shown(spec: str) -> str:

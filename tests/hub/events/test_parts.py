@@ -44,6 +44,18 @@ def test_a_content_says_itself_what_it_is(media_type: str) -> None:
     assert CLASSES[kind](bytearray(CONTENTS[media_type])) == made
 
 
+def test_an_address_may_be_said_to_be_something_else_than_it_ends_like() -> None:
+    assert Image.from_url("http://x/y.pdf", media_type="image/png").part.url == "http://x/y.pdf"
+    assert Image.from_url("http://x/a.b/y").part.name == ""
+    assert Image.from_url("http://x/y.pdf/page.jpg").part.media_type == ""
+
+
+def test_an_address_with_a_password_that_is_on_record_can_still_be_read() -> None:
+    old = ContentPart(kind="image", url="https://u:p@h/x")
+    assert part_problem(old) == ""
+    assert history_problem([HistoryMessage(role="user", content="x", parts=(old,))]) == ""
+
+
 def test_every_type_has_a_content_here() -> None:
     assert {*CONTENTS} == {*frozenset().union(*TYPES.values())}
     assert type_of_content(b"\xff\xfb\x90\x00 frame") == "audio/mpeg"
@@ -82,6 +94,42 @@ def test_any_bytes_are_a_part_or_refused(content: bytes) -> None:
         ),
         pytest.param(lambda: Image.from_url("ftp://host/a.png"), "http or https", id="ftp"),
         pytest.param(lambda: Image.from_url("https://"), "names no host", id="no host"),
+        pytest.param(lambda: Image.from_url("https://u:sesame@h/x"), "no password", id="password"),
+        pytest.param(lambda: Image.from_url("https://sesame@h/x"), "no user name", id="user name"),
+        pytest.param(
+            lambda: Image.from_url("https://u:sesame@[h/x"), "no address", id="broken, a password"
+        ),
+        pytest.param(
+            lambda: Image.from_url("https://u:sesame@\u2100/x"), "no address", id="odd, a password"
+        ),
+        pytest.param(
+            lambda: Image.from_url("https://u:sesame@/x"), "no host", id="no host, a password"
+        ),
+        pytest.param(
+            lambda: session_message(
+                Message("x", parts=(ContentPart(kind="image", url="https://u:sesame@h/x"),))
+            ),
+            "no password",
+            id="password of a part",
+        ),
+        pytest.param(
+            lambda: read_history(
+                [HistoryMessage(parts=(ContentPart(kind="image", url="http://a:sesame@h/"),))]
+            ),
+            "no password",
+            id="password in a history",
+        ),
+        pytest.param(
+            lambda: parts_shown([PartBody(kind="image", url="https://u:sesame@h/x")]),
+            "no password",
+            id="password over HTTP",
+        ),
+        pytest.param(
+            lambda: Image.from_url("http://x/y.pdf"), "use Document", id="address of a PDF"
+        ),
+        pytest.param(
+            lambda: Document.from_url("http://x/a/y%2Epng?z=1"), "use Image", id="of a picture"
+        ),
         pytest.param(lambda: Image.from_url("https://a/\nb"), "control", id="line in an address"),
         pytest.param(lambda: Image.from_url("https://[a"), "no address", id="broken address"),
         pytest.param(
@@ -96,8 +144,9 @@ def test_any_bytes_are_a_part_or_refused(content: bytes) -> None:
     ],
 )
 def test_what_is_no_part_is_refused_where_it_is_made(make: Callable[[], object], why: str) -> None:
-    with pytest.raises(BadValue, match=why):
+    with pytest.raises(BadValue, match=why) as refused:
         make()
+    assert "sesame" not in str(refused.value)
 
 
 @pytest.mark.spec("L-02")

@@ -31,7 +31,7 @@ from hubbub import (
     tool,
 )
 from hubbub.agents.model import AssistantMessage, ContentPart, UserMessage
-from hubbub.hub.errors import StoreFailed
+from hubbub.hub.errors import BadValue, StoreFailed
 from hubbub.hub.events import AgentToolComplete, HistoryMessage
 from hubbub.hub.events.codec import encode_event
 from hubbub.hub.ports import MemoryBlobs, Ports
@@ -93,6 +93,14 @@ def look(how: str) -> Any:
             return ToolResult({"pages": 1}, parts=[REPORT])
         case "error":
             return ToolResult("It failed; see the picture.", is_error=True, parts=(SHOT,))
+        case "bytes":
+            return PNG
+        case "bytes in a list":
+            return ("A page.", PNG, REPORT, bytearray(PDF))
+        case "other bytes":
+            return ["A sound.", b"OggS"]
+        case "large":
+            return PNG + bytes(20 << 20)
         case "wrong":
             return ToolResult("a", parts=[b"png"])  # type: ignore[list-item]
         case _:
@@ -290,6 +298,9 @@ async def test_a_content_that_is_gone_is_not_shown_and_the_run_goes_on(tmp_path:
         ("exactly", '{"pages":1}', [REPORT]),
         ("error", "It failed; see the picture.", [SHOT]),
         ("neither", "[1,2]", []),
+        ("bytes", "image (image/png, 21 bytes)", [Image(PNG)]),
+        ("bytes in a list", "A page.", [Image(PNG), REPORT, Document(PDF)]),
+        ("other bytes", '["A sound.","T2dnUw=="]', []),
     ],
 )
 async def test_a_tool_shows_something(
@@ -321,6 +332,36 @@ async def test_what_is_nothing_to_show_is_an_error_that_says_so(ports: Ports) ->
     done = seen.first("agent:tool:complete")
     assert done.is_error
     assert "expected Image, Document or Audio, not bytes" in done.output
+
+
+async def test_bytes_that_are_too_large_to_be_shown_are_an_error_that_says_so(
+    ports: Ports,
+) -> None:
+    watched = Watched(reply("", call("look", how="large")), "I see.")
+    async with Runtime([model_agent(watched.model, look)], store="memory", ports=ports) as rt:
+        seen = Observer(rt.hub)
+        await rt.run("assistant", "Look.")
+    done = seen.first("agent:tool:complete")
+    assert done.is_error and "nothing to show: Image: 20,971,541 bytes" in done.output
+
+
+@pytest.mark.parametrize("said", [["x", PNG], (SHOT, bytearray(PNG)), [PDF, "x", 1]], ids=str)
+async def test_bytes_beside_a_text_are_refused_with_what_to_write(said: Any, ports: Ports) -> None:
+    @agent("code")
+    async def code(input: Any, ctx: RunContext) -> Any:
+        with pytest.raises(BadValue, match=r"input: .*; give Image\(…\)"):
+            ctx.spawn("assistant", said)
+        return input
+
+    agents = [model_agent(echo_model()), code]
+    async with Runtime(agents, store="memory", ports=ports) as rt:
+        for start in (rt.run, rt.start, rt.hub.open):
+            with pytest.raises(BadValue, match=r"input: .*; give Image\(…\)"):
+                await start("assistant", said)
+        run = await rt.start("assistant", "Hello.")
+        with pytest.raises(BadValue, match=r"message: .*; give Image\(…\)"):
+            run.send(said)
+        assert (await rt.run("code", [b"x", b"y"])).output == ["eA==", "eQ=="]
 
 
 async def test_hooks_see_what_a_result_shows(ports: Ports) -> None:
