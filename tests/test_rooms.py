@@ -212,6 +212,8 @@ FOREIGN: Final[dict[tuple[str, str], str]] = {
     ("hub/tasks/loop_watch.py", "_current_frames"):
         "the documented way to see what another thread is doing",
     ("runtime/simulation/loop/lockstep.py", "_getframe"): "the same: inspect adds nothing to it",
+    ("runtime/simulation/loop/stopped.py", "_core"):
+        "Trio has no way to hold a task back but its run queue",
     ("runtime/simulation/loop/seeded.py", "_core"):
         "Trio seeds its scheduler nowhere else; a Trio without it is refused by a clear error",
 }  # fmt: skip

@@ -100,6 +100,9 @@ class SharedMemory:
         """The root of each run whose tree is not over."""
         self._processes: dict[Hinted, None] = {}
         self._last = 0
+        self.writers: list[tuple[str, int, int]] | None = None
+        """Where there is a list, each commit of an own lane that is written is noted there: the
+        root, the epoch that its tree has, and the number of the lease."""
 
     @property
     def tip(self) -> int:
@@ -114,6 +117,12 @@ class SharedMemory:
         """The number of the lease under which a tree is owned, and the epoch; zeros for none."""
         tree = self._trees.get(root_run_id)
         return (tree.owner, tree.epoch) if tree is not None else (0, 0)
+
+    def unowned(self) -> Sequence[str]:
+        """The roots of the trees that nobody owns, or only under a lease that is over."""
+        now = self.clock.monotonic()
+        held = {x.number for x in self._leases.values() if not x.is_over and x.expires >= now}
+        return [root for root, tree in self._trees.items() if tree.owner not in held]
 
     # ── leases ───────────────────────────────────────────────────────────────────────────────
 
@@ -230,9 +239,12 @@ class SharedMemory:
         if tree is not None and (tree.owner, tree.epoch) != (lease.number, epoch or 1):
             commit.error = "conflict"
             return Written(before)
+        root = self.root_of(commit.run_id)
         done, commit.done = commit.done, None  # It is the journal that says so.
         self.kept.submit(commit)
         commit.done = done
+        if self.writers is not None and commit.run_id and not commit.error:
+            self.writers.append((root, self.owner_of(root)[1], lease.number))
         opened = tuple(
             event.run_id
             for event in commit.written

@@ -355,7 +355,7 @@ async def _look(world: World) -> History | None:
     if runtime.hub.statistics().uncommitted or await runtime.hub.journal.ready():
         return None
     found = structs.replace(world.history, heard=list(heard))
-    read_live(runtime, found)
+    read_live([runtime], found)
     await read_open_store(runtime.hub.journal, found)
     # Reading may let others run: what has happened meanwhile would be half of something.
     is_same = len(world.history.heard) == len(heard) and not world.history.lives[-1].end

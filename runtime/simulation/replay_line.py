@@ -19,6 +19,7 @@ def replay_of(
     seed: int = 0,
     faults: Sequence[WorldFault] = (),
     store: StoreName = "memory",
+    workers: int | None = None,
     invariants: Mapping[str, Invariant] = INVARIANTS,
     settle: bool = True,
     max_rounds: int = MAX_ROUNDS,
@@ -37,6 +38,8 @@ def replay_of(
         given.append(f"faults={[*faults]!r}")
     if store != "memory":
         given.append(f"store={store!r}")
+    if workers is not None:
+        given.append(f"workers={workers}")
     if invariants is not INVARIANTS:
         given.append(f"invariants={_invariants(invariants)}")
     if not settle:

@@ -75,6 +75,7 @@ def simulate(
     seed: int = 0,
     faults: Sequence[WorldFault] = (),
     store: StoreName = "memory",
+    workers: int | None = None,
     invariants: Mapping[str, Invariant] = INVARIANTS,
     settle: bool = True,
     max_rounds: int = MAX_ROUNDS,
@@ -86,6 +87,12 @@ def simulate(
     draws no numbers and starts no threads of its own.  Give a function as ``setup`` where tools
     or models keep something: each world then begins with new ones.
 
+    With ``workers`` from 2 on, so many processes are at work on one store in memory at once: each
+    tree of runs is owned by one of them, under a lease, and taken over when that dies, stands
+    still or is cut off for too long (``KillWorker``, ``PauseWorker``, ``CutWorker``).  Lives 0, 1,
+    … are the workers, in order; the life after them is that of the process that the scenario
+    speaks through, which owns none.
+
     Once the scenario is over the world is given the time to come to rest, and then once more with
     nothing going wrong any longer: what was accepted must be handled by then.  ``settle=False``
     leaves both out.
@@ -96,14 +103,14 @@ def simulate(
     In a test of Hypothesis the first world of an example is aimed at depth and interleavings
     (``aims``); ``settings(phases=…)`` without ``Phase.target`` has it seek nothing.
     """
-    check_call(scenario, faults, store, invariants, settle)
+    check_call(scenario, faults, store, invariants, settle, workers)
     __tracebackhide__ = True
     made: list[World] = []
 
     async def main() -> None:
         given = setup_of(setup)
         check_steps(scenario, given)
-        world = World(given, seed=seed, faults=faults, store=store)
+        world = World(given, seed=seed, faults=faults, store=store, workers=workers)
         made.append(world)
         async with world:
             if callable(scenario):
@@ -117,8 +124,8 @@ def simulate(
                 world.history.is_settled = True
 
     replay = replay_of(
-        scenario, setup, seed=seed, faults=faults, store=store, invariants=invariants,
-        settle=settle, max_rounds=max_rounds,
+        scenario, setup, seed=seed, faults=faults, store=store, workers=workers,
+        invariants=invariants, settle=settle, max_rounds=max_rounds,
     )  # fmt: skip
     try:
         run_seeded(main, seed, max_rounds=max_rounds)

@@ -23,6 +23,9 @@ EVERY = (
     f.ChannelFault(kind="duplicate"),
     f.ChannelFault(message=7, kind="late", seconds=60),
     f.ClockJump(at=10, seconds=-3600),
+    f.PauseWorker(at=1),
+    f.KillWorker(worker=1, at=0.5, seconds=2),
+    f.CutWorker(worker=2, seconds=60),
 )
 
 

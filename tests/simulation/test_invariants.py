@@ -356,6 +356,19 @@ def store_says(**fields: Any) -> Callable[[History], History]:
     return edit
 
 
+def written_by(*writes):
+    def edit(history):
+        return structs.replace(history, writers=[(history.roots[0], *each) for each in writes])
+
+    return edit
+
+
+def told_in_another_order(history):
+    one, two, three = [event.id for event in history.events[:3]]
+    life = structs.replace(history.lives[0], told=[one, three, two])
+    return structs.replace(history, workers=2, lives=[life])
+
+
 PLANTS = [
     Plant("start_before_everything", "tools", without(e.AgentStart), "began with agent:text"),
     Plant("start_before_everything", "tools", twice(e.AgentStart), "started 2 times"),
@@ -431,6 +444,13 @@ PLANTS = [
     Plant(
         "no_leaked_task", "tools", lambda h: structs.replace(h, tasks=("pump",)), "'pump' was still"
     ),
+    Plant("one_owner_at_a_time", "tools", written_by((1, 1), (1, 2)), "by two processes under"),
+    Plant("one_owner_at_a_time", "tools", written_by((2, 2), (1, 1)), "1, after 2"),
+    Plant(
+        "no_tree_left_alone", "tools", lambda h: structs.replace(h, unowned=(h.roots[0],)),
+        "is driven by no worker",
+    ),
+    Plant("workers_hear_alike", "tools", told_in_another_order, "where ID is due"),
 ]  # fmt: skip
 
 

@@ -244,7 +244,10 @@ def test_whoever_gives_no_setup_is_told_what_one_is() -> None:
         assert refused(lambda given=given: simulate(STORY, given)).startswith(line)  # type: ignore[misc]
 
 
-KINDS = "Crash, ModelFault, ToolFault, ListenerFault, ChannelFault, ClockJump"
+KINDS = (
+    "Crash, ModelFault, ToolFault, ListenerFault, ChannelFault, ClockJump, PauseWorker, "
+    "KillWorker, CutWorker"
+)
 STEPS = "Open, Say, Wait, Interrupt, Terminate, Close, Restart, Reply, Approve, Deny"
 
 WRONG_WORLDS: Any = [

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 import anyio
+from msgspec import Struct, field
 
 from hubbub.agents.model import ModelRequest
 from hubbub.hub.hub import Hub
@@ -32,6 +33,14 @@ OnRequest: TypeAlias = Callable[[str, str, ModelRequest], object]
 """Told of every model call: agent, run id, request."""
 
 
+class PlannedLife(Struct, eq=False):
+    """A process that is at work, as its faults need it."""
+
+    hub: Hub
+    kill: Callable[[], object]
+    gone: anyio.Event = field(default_factory=anyio.Event)
+
+
 class Plan:
     """Which faults are due, by counting; one for all lives of a world.
 
@@ -53,9 +62,11 @@ class Plan:
         self._channel_faults = list(_of(ChannelFault, faults))
         self._counts: Counter[tuple[str, str]] = Counter()
         self._over = anyio.Event()
-        self._gone = anyio.Event()
-        self._hub: Hub | None = None
-        self._kill: Callable[[], object] = lambda: None
+        self._lives: dict[int, PlannedLife] = {}
+        self._last = -1
+        """The number of the life that began last."""
+        self.life_here: Callable[[], int | None] = lambda: self._last
+        """The number of the life that the current task belongs to."""
 
     @property
     def is_over(self) -> bool:
@@ -72,23 +83,29 @@ class Plan:
 
     # ── lives ────────────────────────────────────────────────────────────────────────────────
 
-    def begin_life(self, hub: Hub, kill: Callable[[], object]) -> None:
+    def begin_life(self, hub: Hub, kill: Callable[[], object], number: int = 0) -> None:
         """A process begins, with this hub; before its runtime is entered, which may call models.
 
         ``kill`` ends it, as ``kill -9`` does.
         """
-        self._hub = hub
-        self._kill = kill
-        self._gone = anyio.Event()
+        self._lives[number] = PlannedLife(hub, kill)
+        self._last = number
 
-    def end_life(self) -> None:
+    def end_life(self, number: int = 0) -> None:
         """The process is gone: nobody waits for its late answers."""
-        self._gone.set()
+        if (life := self._lives.get(number)) is not None:
+            life.gone.set()
+
+    def _life(self) -> PlannedLife | None:
+        """That of the calling task."""
+        number = self.life_here()
+        return None if number is None else self._lives.get(number)
 
     def caller(self) -> tuple[str, str]:
         """Agent and run id of the run that the caller works for."""
         run_id = CURRENT_RUN.get()
-        owner = self._hub.dispatcher.owner if self._hub is not None else None
+        life = self._life()
+        owner = life.hub.dispatcher.owner if life is not None else None
         if isinstance(owner, Supervisor):
             for run in owner.in_memory:
                 if run.lane.run_id == run_id:
@@ -151,13 +168,15 @@ class Plan:
         """Wait, and kill the process, which ends the code that waits here."""
         if seconds:
             await self.clock.sleep(seconds)
-        self._kill()
+        if (life := self._life()) is not None:
+            life.kill()
         await anyio.sleep_forever()
 
     async def wait_stubbornly(self, seconds: float) -> None:
         """Wait ``seconds`` even if cancelled meanwhile, as long as the process lives."""
+        life = self._life()
         with anyio.move_on_after(seconds, shield=True):
-            await self._gone.wait()
+            await (life.gone if life is not None else anyio.Event()).wait()
 
 
 class JumpingClock:

@@ -13,6 +13,8 @@ maps names to the invariants that hold in every world, so that users can remove 
     messages           no_message_lost, order_kept, no_idle_run_with_mail      message_invariants.py
     calls, children    valid_history_at_every_model_call, takeover_stack,      call_invariants.py
                        one_completion_per_invocation
+    several workers    one_owner_at_a_time, no_tree_left_alone,                sharing.py
+                       workers_hear_alike
     limits             budgets_held                                            budgets.py
                        limits_held                                             spending.py
     failures           no_run_failed: not one of INVARIANTS, for worlds        failure_invariants.py
@@ -53,6 +55,11 @@ from hubbub.runtime.simulation.invariants.messages import (
     no_message_lost,
     order_kept,
 )
+from hubbub.runtime.simulation.invariants.sharing import (
+    no_tree_left_alone,
+    one_owner_at_a_time,
+    workers_hear_alike,
+)
 from hubbub.runtime.simulation.story.budgets import budgets_held
 from hubbub.runtime.simulation.story.fields import shown
 from hubbub.runtime.simulation.story.history import History
@@ -67,7 +74,9 @@ __all__ = [
     "no_leaked_task",
     "no_message_lost",
     "no_run_failed",
+    "no_tree_left_alone",
     "one_completion_per_invocation",
+    "one_owner_at_a_time",
     "one_terminal_event",
     "order_kept",
     "problems_of",
@@ -75,6 +84,7 @@ __all__ = [
     "start_before_everything",
     "takeover_stack",
     "valid_history_at_every_model_call",
+    "workers_hear_alike",
 ]
 
 Invariant: TypeAlias = Callable[[History], Iterable[str] | None]
@@ -264,6 +274,9 @@ INVARIANTS: Final[Mapping[str, Invariant]] = {
         limits_held,
         replay_equals_live,
         no_leaked_task,
+        one_owner_at_a_time,
+        no_tree_left_alone,
+        workers_hear_alike,
     )
 }
 """All of them, by name."""

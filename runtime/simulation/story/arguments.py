@@ -5,6 +5,7 @@ refused, in one line that names the argument, what is wrong with it and what the
 
     setup_of        a setup, or what the function that was given makes
     check_world     setup, faults and store of a world; the names in its faults
+    check_workers   how many workers there are, and the faults that strike them
     check_call      what else ``simulate`` is given, as far as it needs no setup
     check_steps     the agents that steps name
 
@@ -15,7 +16,7 @@ Tools are those that a fault can strike: what a code agent brings to its session
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar, get_args
+from typing import Any, Final, TypeVar, get_args
 
 import anyio
 import anyio.lowlevel
@@ -24,18 +25,28 @@ from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.hub.errors import BadValue, CallerError, DefinitionError
 from hubbub.hub.values import check_flag
-from hubbub.runtime.simulation.story.faults import AnyFault, ModelFault, ToolFault, WorldFault
-from hubbub.runtime.simulation.story.fields import shown
+from hubbub.runtime.simulation.story.faults import (
+    AnyFault,
+    ModelFault,
+    ToolFault,
+    WorkerFault,
+    WorldFault,
+)
+from hubbub.runtime.simulation.story.fields import check_whole, shown
 from hubbub.runtime.simulation.story.history import StoreName
 from hubbub.runtime.simulation.story.setup import AnyTool, Setup
 from hubbub.runtime.simulation.story.steps import AnyStep, Open, Step
 
 __all__ = [
     "NotAsync", "awaited", "check_agents", "check_async", "check_call", "check_mapping",
-    "check_no_loop", "check_steps", "check_store", "check_texts", "check_world", "setup_of",
+    "check_no_loop", "check_steps", "check_store", "check_texts", "check_workers",
+    "check_world", "setup_of",
 ]  # fmt: skip
 
 T = TypeVar("T")
+
+MAX_WORKERS: Final = 100
+"""Of one world: all of them beat, however little there is to do."""
 
 
 class NotAsync(BadValue):
@@ -101,6 +112,30 @@ def check_world(setup: Setup, faults: Sequence[WorldFault], store: StoreName) ->
             _check_tool(f"faults[{number}].tool", fault.tool, setup)
 
 
+def check_workers(workers: object, faults: object, store: object) -> int | None:
+    """The number of workers where they are several, else ``None``; raises for what is none, for a
+    store that they cannot share, and for faults of a worker that there is not."""
+    if workers is not None:
+        check_whole("workers", workers, least=1)
+    count = workers if isinstance(workers, int) and workers > 1 else None
+    if count is not None and count > MAX_WORKERS:
+        raise BadValue("workers", f"at most {MAX_WORKERS}, not {count}")
+    if count is not None and store in get_args(StoreName) and store != "memory":
+        raise BadValue("store", f"{store!r} is one process's; several workers share 'memory'")
+    _check_faults(faults)
+    assert isinstance(faults, Sequence)
+    for number, fault in enumerate(faults):
+        if not isinstance(fault, WorkerFault):
+            continue
+        if count is None:
+            problem = f"{fault!r} strikes one of several workers; write workers=2, or more"
+            raise BadValue(f"faults[{number}]", problem)
+        if fault.worker >= count:
+            problem = f"no worker {fault.worker}; there are {count}, from 0"
+            raise BadValue(f"faults[{number}].worker", problem)
+    return count
+
+
 def check_store(what: str, store: object) -> None:
     """Raise for what is not the name of a store."""
     if store not in get_args(StoreName):
@@ -130,8 +165,9 @@ def _check_tool(what: str, name: str, setup: Setup) -> None:
 
 
 def check_call(
-    scenario: object, faults: object, store: object, invariants: object, settle: object
-) -> None:
+    scenario: object, faults: object, store: object, invariants: object, settle: object,
+    workers: object = None,
+) -> None:  # fmt: skip
     """Raise for what ``simulate`` cannot play, ask or keep, before a setup is made."""
     check_no_loop("simulate")
     if callable(scenario):
@@ -141,8 +177,8 @@ def check_call(
         for number, step in enumerate(_list_of(Step, "steps", "scenario", scenario, also)):
             if not isinstance(step, AnyStep):
                 raise BadValue(f"scenario[{number}]", _none_of("step", step, AnyStep))
-    _check_faults(faults)
     check_store("store", store)
+    check_workers(workers, faults, store)
     check_mapping("invariants", invariants)
     check_flag("settle", settle)
 

@@ -6,6 +6,9 @@
           | ListenerFault  a subscriber, all the time
           | ChannelFault   one message on its way in
           | ClockJump      the wall clock, once
+          | PauseWorker    one of several workers stands still for a while
+          | KillWorker     one of several workers dies
+          | CutWorker      one of several workers cannot reach the store for a while
 
 Faults are small frozen values of plain numbers and words.  They are compared by value, their
 ``repr`` is the code that makes them, and Hypothesis shrinks them like any other data.  Each says
@@ -31,12 +34,16 @@ __all__ = [
     "ClockJump",
     "Crash",
     "CrashMoment",
+    "CutWorker",
+    "KillWorker",
     "ListenerFault",
     "ListenerFaultKind",
     "ModelFault",
     "ModelFaultKind",
+    "PauseWorker",
     "ToolFault",
     "ToolFaultKind",
+    "WorkerFault",
     "WorldFault",
 ]
 
@@ -191,5 +198,62 @@ class ClockJump(WorldFault, frozen=True, kw_only=True, repr_omit_defaults=True, 
         check_fields(self, amounts=("at",), numbers=("seconds",))
 
 
-AnyFault: TypeAlias = Crash | ModelFault | ToolFault | ListenerFault | ChannelFault | ClockJump
+class PauseWorker(WorldFault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="pause"):
+    """Worker number ``worker`` (from 0) stands still for ``seconds``, ``at`` seconds after the
+    start.
+
+    As by SIGSTOP: none of its tasks runs, while time passes and the others go on.  Where that is
+    longer than its lease lasts (``TTL``, six seconds) others take over its trees, and it goes on
+    with what it was doing, as a former owner: what it writes then must be refused.  Does nothing
+    to a worker that is not at work at that moment.
+    """
+
+    worker: int = 0
+    at: float = 0.0
+    seconds: float = 10.0
+
+    def __post_init__(self) -> None:
+        check_fields(self, ordinals=("worker",), amounts=("at", "seconds"))
+
+
+class KillWorker(WorldFault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="kill"):
+    """Worker number ``worker`` (from 0) dies ``at`` seconds after the start, as by ``kill -9``;
+    another one begins in its place ``seconds`` later.
+
+    Its trees are taken over when its lease is over.  Does nothing to a worker that is not at work
+    at that moment.
+    """
+
+    worker: int = 0
+    at: float = 0.0
+    seconds: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_fields(self, ordinals=("worker",), amounts=("at", "seconds"))
+
+
+class CutWorker(WorldFault, frozen=True, kw_only=True, repr_omit_defaults=True, tag="cut"):
+    """Worker number ``worker`` (from 0) cannot reach the store for ``seconds``, ``at`` seconds
+    after the start.
+
+    What it asks waits, and answers that are on their way are lost.  Where that is longer than its
+    lease lasts (``TTL``, six seconds) it gives up its trees by itself, and others take them over.
+    Does nothing to a worker that is not at work at that moment.
+    """
+
+    worker: int = 0
+    at: float = 0.0
+    seconds: float = 10.0
+
+    def __post_init__(self) -> None:
+        check_fields(self, ordinals=("worker",), amounts=("at", "seconds"))
+
+
+WorkerFault: TypeAlias = PauseWorker | KillWorker | CutWorker
+"""What can happen only in a world of several workers."""
+
+AnyFault: TypeAlias = (
+    Crash | ModelFault | ToolFault | ListenerFault | ChannelFault | ClockJump | PauseWorker
+    | KillWorker | CutWorker
+)  # fmt: skip
 """The same as a union, for ``match`` and for decoding."""

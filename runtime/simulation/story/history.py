@@ -58,6 +58,12 @@ class Life(Struct, kw_only=True):
     """How many it submitted that were written."""
     tip: int = 0
     """How many events the store had when it ended."""
+    worker: int | None = None
+    """Which of several workers it was; ``None`` for the process that the world speaks through."""
+    place: int = 0
+    """How much had been ``heard`` when it ended."""
+    told: list[str] = field(default_factory=list)
+    """The ids of the durable events that it heard, in a world of several workers."""
 
 
 class Sent(Struct, kw_only=True):
@@ -125,6 +131,14 @@ class History(Struct, kw_only=True, dict=True):
     seed: int = 0
     faults: tuple[WorldFault, ...] = ()
     store: StoreName = "memory"
+    workers: int | None = None
+    """How many workers there were, where they were several.  Then ``heard`` has each durable event
+    once, when the first process hears of it."""
+    writers: Sequence[tuple[str, int, int]] = ()
+    """Of each commit of a run's own lane, in a world of several workers: the root of its tree, the
+    number of the ownership, and that of the lease under which it was written."""
+    unowned: Sequence[str] = ()
+    """The roots of the trees that no worker owned at the end, of several."""
     events: Sequence[Event] = ()
     heard: list[Heard] = field(default_factory=list)
     sent: list[Sent] = field(default_factory=list)
@@ -231,7 +245,8 @@ class History(Struct, kw_only=True, dict=True):
         is in the order of its dispatch.  An event that is in the store and was never dispatched,
         because the process died first, is listed where that life ends, marked ``unheard``.
         """
-        return list(_Trace(self).lines())
+        trace = _Trace(self) if self.workers is None else _SharedTrace(self)
+        return list(trace.lines())
 
     def named(self, text: str) -> str:
         """``text`` with the names of runs that the trace has in place of their ids."""
@@ -254,11 +269,14 @@ class _Trace:
             while done and done[0].place <= place:
                 yield from self._said(done.popleft())
             yield from self._until(each.life)
-            yield _line(each.event, self._names)
+            yield self._told_by(each)
         for left in done:
             yield from self._said(left)
         yield from self._until(len(self._history.lives) - 1)
         yield from self._unheard(len(self._history.events))
+
+    def _told_by(self, each: Heard) -> str:
+        return _line(each.event, self._names)
 
     def _said(self, done: Sent | Skipped) -> Iterator[str]:
         yield from self._until(done.life)
@@ -278,6 +296,30 @@ class _Trace:
             if event.id not in self._heard:
                 yield f"unheard {_line(event, self._names)}"
         self._told = max(self._told, tip)
+
+
+class _SharedTrace(_Trace):
+    """Writes a history of several workers: lives end side by side, and lines say whose they are."""
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        ended = [life for life in history.lives if life.end]
+        self._ends = deque(sorted(ended, key=lambda life: (life.place, life.ended, life.number)))
+        self._place = 0
+
+    def _told_by(self, each: Heard) -> str:
+        self._place += 1
+        return f"{super()._told_by(each)} ({_who(self._history.lives[each.life])})"
+
+    def _until(self, number: int) -> Iterator[str]:
+        while self._ends and self._ends[0].place <= self._place:
+            life = self._ends.popleft()
+            end = f"{life.end} after {life.commits} commits"
+            yield f"{life.ended:.3f} ── {_who(life)}: {end} ──"
+
+
+def _who(life: Life) -> str:
+    return "channel" if life.worker is None else f"worker {life.worker}"
 
 
 def _done(history: History) -> Iterator[Sent | Skipped]:

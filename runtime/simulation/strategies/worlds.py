@@ -34,6 +34,7 @@ from hubbub.runtime.simulation.story.arguments import (
     check_agents,
     check_store,
     check_texts,
+    check_workers,
     setup_of,
 )
 from hubbub.runtime.simulation.story.faults import (
@@ -42,12 +43,16 @@ from hubbub.runtime.simulation.story.faults import (
     ChannelFaultKind,
     ClockJump,
     Crash,
+    CutWorker,
+    KillWorker,
     ListenerFault,
     ListenerFaultKind,
     ModelFault,
     ModelFaultKind,
+    PauseWorker,
     ToolFault,
     ToolFaultKind,
+    WorkerFault,
     WorldFault,
 )
 from hubbub.runtime.simulation.story.history import StoreName
@@ -99,9 +104,16 @@ MAX_SECTORS: Final = 15
 MAX_RUNS: Final = 3
 """Runs that the steps of one scenario speak of."""
 
-ALL_FAULTS: Final[tuple[type[WorldFault], ...]] = get_args(AnyFault)
+ALL_FAULTS: Final[tuple[type[WorldFault], ...]] = (
+    Crash, ModelFault, ToolFault, ListenerFault, ChannelFault, ClockJump,
+)  # fmt: skip
+"""Those that can strike in every world."""
+WORKER_FAULTS: Final[tuple[type[WorldFault], ...]] = (KillWorker, PauseWorker, CutWorker)
+KNOWN_FAULTS: Final[tuple[type[WorldFault], ...]] = get_args(AnyFault)
 TEXTS: Final = ("Hello.", "Where is my parcel?", "Yes.", "No, thank you.", "été")
 SECONDS: Final = (0.0, 1.0, 0.1, 10.0, 60.0, 3_600.0)
+MOMENTS: Final = (0.0, 1.0, 0.1, 0.3, 3.0, 10.0)
+"""When something happens to a worker."""
 ODD_ARGUMENTS: Final = ("", "{", "[]", '{"no_such_field": 1}')
 NONSENSE: Final = 15
 """Of so many replies about one is nonsense."""
@@ -136,19 +148,27 @@ def seconds() -> SearchStrategy[float]:
 
 
 def faults(
-    setup: AnySetup, *kinds: type[WorldFault], max_size: int = 3
+    setup: AnySetup, *kinds: type[WorldFault], max_size: int = 3, workers: int | None = None
 ) -> SearchStrategy[list[WorldFault]]:
     """What goes wrong in a world of ``setup``, at most ``max_size`` things.
 
     ``kinds`` are classes of faults; without any, every kind that could strike there.  Agents and
-    tools are named as the setup names them, or not at all.
+    tools are named as the setup names them, or not at all.  ``workers`` is that of the world: from
+    2 on its workers are paused, killed and cut off, too.
     """
     for kind in kinds:
-        if kind not in ALL_FAULTS:
-            known = ", ".join(each.__name__ for each in ALL_FAULTS)
+        if kind not in KNOWN_FAULTS:
+            known = ", ".join(each.__name__ for each in KNOWN_FAULTS)
             raise BadValue("faults", f"{kind!r} is no class of faults; there are {known}")
     check_counts(0, max_size=max_size)
-    found = _faults(setup_of(setup), kinds or ALL_FAULTS)
+    count = check_workers(workers, (), "memory")
+    struck = [kind for kind in kinds if issubclass(kind, WorkerFault)]
+    if struck and count is None:
+        problem = f"a {struck[0].__name__} strikes one of several workers; give workers=2, or more"
+        raise BadValue("faults", problem)
+    found = [*_faults(setup_of(setup), kinds or ALL_FAULTS)]
+    if count is not None:
+        found += _of_workers(count, kinds or WORKER_FAULTS)
     return st.lists(st.one_of(*found), max_size=max_size)
 
 
@@ -185,6 +205,17 @@ def _faults(
     if Crash in kinds:  # What is found shrinks to something simpler, if it can.
         sectors = st.integers(0, MAX_SECTORS)
         yield st.builds(Crash, commit=commits, when=st.just("torn"), life=lives, sectors=sectors)
+
+
+def _of_workers(
+    count: int, kinds: Sequence[type[WorldFault]]
+) -> Iterable[SearchStrategy[WorldFault]]:
+    for kind in WORKER_FAULTS:
+        if kind in kinds:
+            moments = st.sampled_from(MOMENTS)
+            yield st.builds(
+                kind, worker=st.integers(0, count - 1), at=moments, seconds=st.sampled_from(SECONDS)
+            )
 
 
 def _words(literal: object, simplest: str = "", hardest: str = "") -> SearchStrategy[str]:

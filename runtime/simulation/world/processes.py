@@ -4,6 +4,7 @@ begin ─► at work ─► end (left in order) ─► begin …
             └── killed, or crashed by a fault ─► the next thing that is done begins anew
 """
 
+import math
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
@@ -49,6 +50,9 @@ _SHARED_MEMORY: Final = Path("/dev/shm")
 
 class Processes:
     """Begins processes, ends them, and does things with the one at work."""
+
+    longest = math.inf
+    """Seconds after which a world at the latest is taken to rest."""
 
     def __init__(
         self,
@@ -131,27 +135,37 @@ class Processes:
             if self.process is not None:
                 await self.process.wait_ended()
             self.process = process = self._new_process()
-            self._group.start_soon(process.run, name=f"life {process.life.number}")
+            self._start(process)
             await process.wait_begun()
             if process.error is not None:
                 raise process.error
             if not process.is_dead:
                 return process
 
+    def _start(self, process: Process) -> None:
+        self._group.start_soon(process.run, name=f"life {process.life.number}")
+
     def _new_process(self) -> Process:
-        life = Life(number=len(self._history.lives), began=self._ports.clock.monotonic())
+        return self._make(self._new_life(), self.new_store())
+
+    def _new_life(self, worker: int | None = None) -> Life:
+        number = len(self._history.lives)
+        life = Life(number=number, began=self._ports.clock.monotonic(), worker=worker)
         self._history.lives.append(life)
+        return life
+
+    def _make(self, life: Life, store: Store) -> Process:
+        """The process of a life, on the store as that process has it."""
         crash = min(
             (x for x in self._crashes if x.life == life.number),
             key=lambda x: (x.commit, ("before", "torn", "after").index(x.when)),
             default=None,
         )
-        store = self.new_store()
 
         def died() -> None:
             if isinstance(store, TornStore) and (tear := store.tear) is not None:
                 self._plan.note("power", f"{tear.kept} of {tear.written} sectors")
-            self._plan.end_life()
+            self._is_gone(life)
             process.died()
 
         journal = DyingJournal(
@@ -168,16 +182,19 @@ class Processes:
         hub = Hub(journal=outer, ports=self._ports, **limits)
         runtime = Runtime(**arguments, hub=hub)
         process = Process(life, runtime, journal, lambda: listeners(hub, self._plan))
-        self._listen(hub, life.number)
-        self._plan.begin_life(hub, journal.die)
+        self._listen(hub, life)
+        self._plan.begin_life(hub, journal.die, life.number)
         return process
 
-    def _listen(self, hub: Hub, life: int) -> None:
-        heard = self._history.heard
+    def _listen(self, hub: Hub, life: Life) -> None:
+        heard, number = self._history.heard, life.number
 
         def hear(event: Event) -> None:
-            heard.append(Heard(event=event, life=life))
+            heard.append(Heard(event=event, life=number))
 
+        self._subscribe(hub, hear)
+
+    def _subscribe(self, hub: Hub, hear: Callable[[Event], None]) -> None:
         hub.subscribe(HEARD, hear)
         self._also_listen(hub)
 
@@ -201,9 +218,14 @@ class Processes:
         process.leave()
         await process.wait_ended()
         self.process = None
-        self._plan.end_life()
+        self._is_gone(process.life)
         if process.error is not None:
             raise process.error
+
+    def _is_gone(self, life: Life) -> None:
+        """A process is over: nobody waits for it."""
+        life.place = life.place or len(self._history.heard)
+        self._plan.end_life(life.number)
 
     async def die(self) -> None:
         """Kill the process at work, as by ``kill -9``."""
@@ -217,6 +239,30 @@ class Processes:
         self._crashes.clear()
         if self.process is not None:
             self.process.cancel_crashes()
+
+    # ── looking ──────────────────────────────────────────────────────────────────────────────
+
+    def life_here(self) -> int:
+        """The number of the life that the caller's task belongs to."""
+        return len(self._history.lives) - 1
+
+    def is_dead_here(self) -> bool:
+        """Whether the process that the caller's task belongs to is dead, or there is none."""
+        return self.process is None or self.process.is_dead
+
+    def ownerless(self) -> Sequence[str]:
+        """The roots of the trees that no process drives, or will."""
+        return ()
+
+    @property
+    def runtimes(self) -> Sequence[Runtime]:
+        """Those at work."""
+        process = self.process
+        return () if process is None or process.is_over else (process.runtime,)
+
+    async def is_busy(self, runtime: Runtime) -> bool:
+        """Whether there is something to do, or on its way to the store."""
+        return bool(runtime.hub.statistics().uncommitted or await runtime.hub.journal.ready())
 
     # ── doing things ─────────────────────────────────────────────────────────────────────────
 

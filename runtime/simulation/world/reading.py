@@ -1,6 +1,6 @@
 """What is read into a ``History``: from the store, and from the process at work."""
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import Final
 
 import anyio
@@ -17,7 +17,7 @@ __all__ = ["read_live", "read_open_store", "read_store", "read_tasks", "stray_ta
 LIFE: Final = "life "
 """How the names of the tasks begin in which processes live."""
 
-HOUSE: Final = (LIFE, "hubbub ", "late journal")
+HOUSE: Final = (LIFE, "hubbub ", "late journal", "shared journal")
 """How the names of tasks begin that are there as long as their process."""
 
 PAGE: Final = 10_000
@@ -50,10 +50,11 @@ async def read_open_store(journal: Journal, history: History) -> None:
     history.set_stored(tuple(events), {info.run_id: info for info in infos}, waiting)
 
 
-def read_live(runtime: Runtime, history: History) -> None:
+def read_live(runtimes: Sequence[Runtime], history: History) -> None:
     """Fill in the model runs in memory, except for those with something on its way to the store."""
     found = [
         run
+        for runtime in runtimes
         for run in runtime.runs.in_memory
         if isinstance(run, ModelRun) and not run.lane.in_flight
     ]
@@ -66,7 +67,7 @@ def read_tasks() -> frozenset[int]:
     return frozenset(task.id for task in anyio.get_running_tasks())
 
 
-def stray_tasks(runtime: Runtime, others: Container[int]) -> tuple[str, ...]:
+def stray_tasks(runtimes: Sequence[Runtime], others: Container[int]) -> tuple[str, ...]:
     """The names of tasks that nobody at work needs, besides ``others``.
 
     Needed are those that serve a process as long as it lives, those of runs in memory or on their
@@ -76,7 +77,7 @@ def stray_tasks(runtime: Runtime, others: Container[int]) -> tuple[str, ...]:
 
     def is_needed(task: TaskInfo) -> bool:
         name, above = task.name or "", tasks.get(task.parent_id or 0)
-        if name.startswith(HOUSE) or runtime.runs.is_busy(name):
+        if name.startswith(HOUSE) or any(each.runs.is_busy(name) for each in runtimes):
             return True
         return above is not None and not (above.name or "").startswith(LIFE) and is_needed(above)
 

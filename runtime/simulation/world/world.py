@@ -36,7 +36,12 @@ from hubbub.runtime.simulation.injection.plan import Plan
 from hubbub.runtime.simulation.injection.wrappers import wrap_model, wrap_tool
 from hubbub.runtime.simulation.loop.asyncio_only import AsyncioWatch
 from hubbub.runtime.simulation.loop.seeded import check_seed
-from hubbub.runtime.simulation.story.arguments import check_agents, check_world, setup_of
+from hubbub.runtime.simulation.story.arguments import (
+    check_agents,
+    check_workers,
+    check_world,
+    setup_of,
+)
 from hubbub.runtime.simulation.story.faults import Crash, CrashMoment, WorldFault
 from hubbub.runtime.simulation.story.fields import check_amount, check_whole
 from hubbub.runtime.simulation.story.history import Asked, History, Sent, StoreName, Verb
@@ -51,6 +56,7 @@ from hubbub.runtime.simulation.world.reading import (
     read_tasks,
     stray_tasks,
 )
+from hubbub.runtime.simulation.world.shared_processes import SharedProcesses
 
 __all__ = ["SETTLE", "World"]
 
@@ -66,6 +72,10 @@ class World:
     ``"late"`` a turn later, ``"sqlite"`` is the real one, in a folder that goes with the world;
     all of them survive their processes.
 
+    ``workers``: with 2 and more, so many are at work on one store in memory at once, and the world
+    speaks through a process of its own, which is what ``hub`` and ``runtime`` are of and owns no
+    run.  ``die``, ``end`` and ``restart`` are of all of them.  ``None`` and 1: one process.
+
     ``async with`` begins the first process, and leaves the last one in order.  ``history`` is
     whole after that.  What the library logs meanwhile goes to ``history.logged``, not to the log
     of the process.  Raises ``AsyncioOnly`` where a tool or an agent has asked for asyncio's loop,
@@ -79,12 +89,14 @@ class World:
         seed: int = 0,
         faults: Sequence[WorldFault] = (),
         store: StoreName = "memory",
+        workers: int | None = None,
     ) -> None:
         setup = setup_of(setup)
         check_seed(seed)
+        count = check_workers(workers, faults, store)
         check_world(setup, faults, store)
         self.setup: Final = setup
-        self.history = History(seed=seed, faults=tuple(faults), store=store)
+        self.history = History(seed=seed, faults=tuple(faults), store=store, workers=count)
         self.plan = Plan(faults, LoopClock(), on_request=self._asked)
         self.clock: Clock = self.plan.clock
         ports = Ports(
@@ -93,11 +105,12 @@ class World:
         )  # fmt: skip
         wrapped = setup.wrapped(self._can_die, lambda tool: wrap_tool(tool, self.plan))
         self._asyncio = AsyncioWatch()
-        self._processes = Processes(
-            wrapped, ports, self.plan, self.history, faults, self._asyncio.listen
+        given = wrapped, ports, self.plan, self.history, faults, self._asyncio.listen
+        self._processes = (
+            Processes(*given) if count is None else SharedProcesses(*given, count=count)
         )
         self._line = Line(self.plan)
-        self._has_schedules = bool(setup.schedules)
+        self._never_rests = bool(setup.schedules) or count is not None
         self._keys: set[str] = set()
         """Session keys that were opened."""
         self._answered: set[str] = set()
@@ -299,7 +312,7 @@ class World:
                         shown[event.prompt_id] = None
                 case e.SessionPromptEnd() as event:
                     shown.pop(event.prompt_id, None)
-        if process is not None:  # One may have ended in a commit that its process died of.
+        if process is not None and self.history.workers is None:  # It may have ended unheard.
             is_open = process.runtime.hub.prompts.is_unanswered
             return next(filter(is_open, shown), "")
         return next(iter(shown), "")
@@ -397,18 +410,18 @@ class World:
     async def settle(self, seconds: float = SETTLE) -> None:
         """Return when nothing happens any more by itself, which takes ``seconds`` at the most.
 
-        With schedules, which never rest: as soon as no run is at work.
+        With schedules, and with several workers, which never rest: as soon as no run is at work.
         """
         check_amount("seconds", seconds)
         while not await self._processes.do(lambda rt: self._rest(rt, seconds), otherwise=False):
             pass
 
     async def _rest(self, runtime: Runtime, seconds: float) -> bool:
-        nap = 1.0 if self._has_schedules else seconds
-        until = self.clock.monotonic() + seconds
+        nap = 1.0 if self._never_rests else seconds
+        until = self.clock.monotonic() + min(seconds, self._processes.longest)
         while (left := until - self.clock.monotonic()) > 0:
             await anyio.sleep(min(nap, left))
-            if not (runtime.hub.statistics().uncommitted or await runtime.hub.journal.ready()):
+            if not await self._processes.is_busy(runtime):
                 break
             nap *= 2
         return True
@@ -416,14 +429,11 @@ class World:
     # ── what is written down ─────────────────────────────────────────────────────────────────
 
     def _can_die(self, model: Model) -> Model:
-        return DyingModel(wrap_model(model, self.plan), self._is_dead)
-
-    def _is_dead(self) -> bool:
-        return self._processes.process is None or self._processes.process.is_dead
+        return DyingModel(wrap_model(model, self.plan), lambda: self._processes.is_dead_here())
 
     def _asked(self, agent: str, run_id: str, request: ModelRequest) -> None:
         asked = Asked(
-            agent=agent, run_id=run_id, request=request, life=self.lives - 1,
+            agent=agent, run_id=run_id, request=request, life=self._processes.life_here(),
             at=self.clock.monotonic(),
         )  # fmt: skip
         self.history.requests.append(asked)
@@ -432,8 +442,9 @@ class World:
         """Write down how it all stands, leave the last process in order, and read the store."""
         history, process = self.history, self._processes.process
         if process is not None and not process.is_over:
-            read_live(process.runtime, history)
-            history.tasks = stray_tasks(process.runtime, self._others)
+            read_live(self._processes.runtimes, history)
+            history.unowned = self._processes.ownerless()
+            history.tasks = stray_tasks(self._processes.runtimes, self._others)
         history.injected = tuple(self.plan.log)
         await self._processes.end()
         await read_store(self._processes.new_store(), history)
