@@ -8,7 +8,7 @@ list and named, and out of a result and told to the model.  What says nothing us
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import mcp_types as types
@@ -47,10 +47,13 @@ def first_problem(error: Any, *, skipped: int = 0) -> str:
     return f"{place}: {first['msg']}" if place else str(first["msg"])
 
 
-def usable_answer(method: str, raw: dict[str, Any], *, is_modern: bool) -> dict[str, Any]:
+def usable_answer(
+    method: str, raw: dict[str, Any], *, is_modern: bool, admits: Callable[[str], bool]
+) -> dict[str, Any]:
     """The answer to a request of this method, in a form that the SDK reads.
 
-    ``is_modern``: by a protocol of 2026 or later.  Raises ``Unusable``.
+    ``is_modern``: by a protocol of 2026 or later.  ``admits``: whether a tool of that name is
+    wanted; of others nothing is read.  Raises ``Unusable``.
     """
     match method:
         case "initialize":
@@ -58,7 +61,7 @@ def usable_answer(method: str, raw: dict[str, Any], *, is_modern: bool) -> dict[
         case "server/discover" if isinstance(raw.get("supportedVersions"), list):
             return _usable_opening(raw)
         case "tools/list":
-            return _usable_page(raw, is_modern=is_modern)
+            return _usable_page(raw, is_modern=is_modern, admits=admits)
         case "tools/call":
             return _usable_result(raw, is_modern=is_modern)
         case _:
@@ -96,7 +99,9 @@ def _usable_opening(raw: Mapping[str, Any]) -> dict[str, Any]:
 # ── a page of tools ──────────────────────────────────────────────────────────────────────────
 
 
-def _usable_page(raw: dict[str, Any], *, is_modern: bool) -> dict[str, Any]:
+def _usable_page(
+    raw: dict[str, Any], *, is_modern: bool, admits: Callable[[str], bool]
+) -> dict[str, Any]:
     listed = raw.get("tools")
     if not isinstance(listed, list):
         raise Unusable(f"tools: expected a list, not {shown(listed)}")
@@ -104,6 +109,8 @@ def _usable_page(raw: dict[str, Any], *, is_modern: bool) -> dict[str, Any]:
     kept: list[dict[str, Any]] = []
     promises: dict[str, Any] = {}
     for place, each in enumerate(listed):
+        if _is_unwanted(each, admits):
+            continue  # Before anything costly: of thousands of tools, few may be wanted.
         if problem := next(_tool_problems(each, is_modern=is_modern), ""):
             name = each.get("name") if isinstance(each, dict) else None
             called = shown(name) if isinstance(name, str) else f"tool {place + 1}"
@@ -123,6 +130,11 @@ def _usable_page(raw: dict[str, Any], *, is_modern: bool) -> dict[str, Any]:
         "_meta": {LEFT_OUT: problems, PROMISES: promises},
         **({} if cursor is None else {"nextCursor": cursor}),
     }  # fmt: skip
+
+
+def _is_unwanted(tool: Any, admits: Callable[[str], bool]) -> bool:
+    name = tool.get("name") if isinstance(tool, dict) else None
+    return isinstance(name, str) and not admits(name)
 
 
 def _tool_problems(tool: Any, *, is_modern: bool) -> Iterator[str]:

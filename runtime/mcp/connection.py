@@ -99,7 +99,7 @@ class ServerConnection:
         self._vain_lists = 0
         """How often the list was read since it has changed."""
         self._has_ended = False
-        self._told = Told(self._ended, self._notified, self._elicit)
+        self._told = self._listened()
         self._closing = anyio.Event()
         self._is_exclusive = False
         """Whether one call is made at a time: else nobody could say for which one it asks."""
@@ -202,7 +202,7 @@ class ServerConnection:
         """Be connected once; returns why it is over."""
         self._move("starting")
         self._has_ended = self._is_refused = False
-        self._told = told = Told(self._ended, self._notified, self._elicit)
+        self._told = told = self._listened()
         try:
             with anyio.fail_after(self.server.start_timeout) as starting:
                 async with opened(
@@ -270,6 +270,9 @@ class ServerConnection:
 
     def _wake(self) -> None:
         self._woken.set()
+
+    def _listened(self) -> Told:
+        return Told(self._ended, self._notified, self._elicit, self.server.admits)
 
     def _ended(self) -> None:
         self._has_ended = True

@@ -10,16 +10,24 @@ __all__ = ["Told"]
 class Told:
     """What a client tells its connection."""
 
-    __slots__ = ("ask", "ended", "fault", "has_forgotten", "noise", "notified", "refusals", "tail")
+    __slots__ = (
+        "admits", "ask", "ended", "fault", "has_forgotten", "noise", "notified", "refusals", "tail",
+    )  # fmt: skip
 
     def __init__(
-        self, ended: Callable[[], None], notified: Callable[[str], None], ask: ElicitationFnT
+        self,
+        ended: Callable[[], None],
+        notified: Callable[[str], None],
+        ask: ElicitationFnT,
+        admits: Callable[[str], bool],
     ) -> None:
         self.ended = ended
         """The server will say nothing more."""
         self.notified = notified
         """It has sent a notification of this method."""
         self.ask = ask
+        self.admits = admits
+        """Whether prompts want the tool that the server calls so."""
         self.has_forgotten = False
         """Whether the server has refused something as of a session that it does not know."""
         self.fault = ""

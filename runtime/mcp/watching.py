@@ -118,7 +118,9 @@ class _Asked:
             return message
         is_modern = PROTOCOL_VERSION_META_KEY in ((request.params or {}).get("_meta") or {})
         try:
-            message.result = usable_answer(request.method, message.result, is_modern=is_modern)
+            message.result = usable_answer(
+                request.method, message.result, is_modern=is_modern, admits=self._told.admits
+            )
         except Unusable as problem:
             error = ErrorData(code=PARSE_ERROR, message=str(problem))
             return JSONRPCError(jsonrpc="2.0", id=request.id, error=error)

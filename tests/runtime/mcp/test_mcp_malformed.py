@@ -11,6 +11,7 @@ from support.mcp_servers import ERAS, Results, mcp_agent
 
 from hubbub import Runtime, ScriptedModel, mcp
 from hubbub.hub.ports import Ports
+from hubbub.runtime.mcp import answers
 from hubbub.runtime.models.scripted import call
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("L-09")]
@@ -167,6 +168,30 @@ async def test_ten_thousand_malformed_tools_are_named_up_to_a_limit(era: str, po
         await rt.run("helper", "Go.")
         assert rt.mcp_servers[0].tools == ("it_fine",)
         assert rt.mcp_servers[0].left_out[-1] == "9,000 more are not listed here"
+
+
+async def test_of_ten_thousand_tools_only_those_that_are_wanted_are_checked(
+    era: str, ports: Ports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[Any] = []
+    check = answers.validate_server_result
+
+    def counted(method: str, version: str, data: Any) -> Any:
+        checked.append(data)
+        return check(method, version, data)
+
+    monkeypatch.setattr(answers, "validate_server_result", counted)
+    listed = [FINE | {"name": f"t{each:04}"} for each in range(9_997)]
+    listed += [{"name": "broken"}, {"name": "t0broken"}, {"name": None}]
+    raw = RawServer(era, page=lambda cursor: {"tools": listed})
+    server = mcp(raw, name="it", allow=["t000*", "t0b*"], deny=["*9"])
+    agent = mcp_agent(ScriptedModel(["Done."]), server)
+    async with Runtime([agent], store="memory", ports=ports) as rt:
+        await rt.run("helper", "Go.")
+        (status,) = rt.mcp_servers
+    assert status.tools == tuple(f"it_t000{each}" for each in range(9))
+    assert [each.split(":")[0] for each in status.left_out] == ["'t0broken'", "tool 10000"]
+    assert len(checked) == 9
 
 
 async def test_an_error_of_any_length_is_said_up_to_a_limit(era: str, ports: Ports) -> None:
