@@ -11,7 +11,8 @@ Rules
 * A file is a name and the digest of its content; contents never change, so a copy for another run
   is another name for the same content, and what is written later does not show there.
 * A name is that of a file or of a folder, as on a disk: where ``a`` is a file, none is written as
-  ``a/b``, nor the other way round (``place_problem``).  Areas of an older version may have both.
+  ``a/b``, nor the other way round (``place_problem``), and none whose parts are too long in bytes
+  for a file system.  Areas of an older version may have both.
 * A file that comes from another run gets its own name, or the next free ``name-2.ext``, or
   ``folder-2/name.ext``: nothing is overwritten.
 """
@@ -96,6 +97,8 @@ def place_problem(files: Collection[str], path: str) -> str:
     """Why no file of that name can be written beside ``files``; empty where one can."""
     if path in files:
         return ""
+    if any(len(part.encode()) > _MAX_PART for part in path.split("/")):
+        return f"a part of a path has at most {_MAX_PART} bytes (UTF-8)"
     if file := next((folder for folder in _folders(path) if folder in files), ""):
         return f"{file!r} is a file, not a folder"
     inside = f"{path}/"

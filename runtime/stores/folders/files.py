@@ -5,6 +5,7 @@ folder at once, as areas of older versions may have (``unshowable``).  The file 
 on this disk.  No link is followed on the way to a name.
 """
 
+import errno
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,8 @@ MISSING: Final = "missing"
 
 
 CHANGED: Final = "its content has changed"
+
+TOO_LONG: Final = "its name is too long for this disk"
 
 
 class FolderFiles:
@@ -52,11 +55,11 @@ class FolderFiles:
         return problems
 
     def differences(self, folder: str, files: Mapping[str, FileRef]) -> dict[str, str]:
-        """The names whose file is not what it should be, and why; contents are read."""
+        """The names whose file is not what it could be, and why; contents are read."""
         found, hidden = {}, unshowable(files)
         for path, ref in files.items() if self._blobs is not None else ():
             problem = self.problem(folder, ref)
-            if problem and (path not in hidden or problem == CHANGED):
+            if problem and problem != TOO_LONG and (path not in hidden or problem == CHANGED):
                 found[path] = problem
         return found
 
@@ -68,6 +71,8 @@ class FolderFiles:
         try:
             content = None if self._disk.is_link(place) else self._disk.read(place)
         except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                return TOO_LONG
             return error.strerror or str(error)
         if content is None:
             return MISSING

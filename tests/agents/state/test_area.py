@@ -209,6 +209,16 @@ def test_a_file_that_comes_gets_a_name_beside_a_folder_and_a_folder_beside_a_fil
     assert [each.path for each in placed] == names
 
 
+@pytest.mark.spec("T-07")
+@pytest.mark.parametrize("part", ["x" * 255, "é" * 127, "日" * 85, "😀" * 63])
+def test_no_part_of_a_new_name_is_longer_in_bytes_than_a_file_system_takes(part: str) -> None:
+    for path in (part, f"a/{part}", f"{part}/a"):
+        assert place_problem({}, path) == ""
+        too_long = path.replace(part, f"{part}{part[0] * 3}")
+        assert place_problem({}, too_long) == "a part of a path has at most 255 bytes (UTF-8)"
+        assert place_problem({too_long}, too_long) == "", "one that is there can be written anew"
+
+
 def test_what_a_disk_can_only_show_some_of_is_a_file_and_what_is_below_its_name() -> None:
     assert unshowable(["a", "b/c", "b/d", "b-c"]) == frozenset()
     both = {"a", "a/b", "c/d", "c/d/e/f"}

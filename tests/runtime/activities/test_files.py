@@ -723,3 +723,44 @@ async def test_an_area_of_an_older_version_that_has_both_is_sound(
     shown = tmp_path / "agents" / run.run_id / "files"
     assert [(shown / path).read_text() for path in ("a/b", "c/d")] == ["a/b", "c/d"]
     assert not [*StoreCheck(f"sqlite:{tmp_path}").problems()]
+
+
+@pytest.mark.spec("G-08", "P-12", "T-07")
+@pytest.mark.parametrize("where", ["tool", "code"])
+async def test_a_name_that_is_too_long_in_bytes_is_refused_and_an_older_one_is_no_damage(
+    where: str, ports: Ports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, names = Worker(where), ("😀" * 70, f"{'日' * 86}/a")
+
+    async def refused(owner: Any) -> Any:
+        for path in names:
+            with pytest.raises(BadPath, match="at most 255 bytes"):
+                await owner.files.write(path, path)
+        return owner.files.list()
+
+    async def write(owner: Any) -> Any:
+        for path in (*names, "a"):
+            await owner.files.write(path, path)
+        return [await owner.files.read_text(path) for path in names]
+
+    async def tidy(owner: Any) -> Any:
+        await owner.files.write(names[0], "again")
+        await owner.files.delete(names[1])
+        return owner.files.list()
+
+    async with worker.open(sqlite_store(tmp_path, ports=ports), ports) as rt:
+        run = await rt.start("assistant", session_key="web_x_ann")
+        assert await worker.do(run, refused) == ()
+        with pytest.raises(BadPath):
+            await rt.hub.ask("runtime", f"put {run.run_id} {names[0]}", given=b"x")
+        with monkeypatch.context() as older:
+            older.setattr("hubbub.runtime.activities.files.place_problem", lambda *_: "")
+            assert await worker.do(run, write) == [*names]
+    assert not [*StoreCheck(f"sqlite:{tmp_path}").problems()]
+    async with worker.open(sqlite_store(tmp_path, ports=ports), ports) as rt:
+        worker.work.append(tidy)
+        await rt.hub.send_to_run(run.run_id, "go")
+        await anyio.sleep(10)
+        assert worker.found.pop() == ("a", names[0])
+    assert (tmp_path / "agents" / run.run_id / "files" / "a").read_text() == "a"
+    assert not [*StoreCheck(f"sqlite:{tmp_path}").problems()]
