@@ -6,6 +6,8 @@
 * The folders are behind the store by moments, never ahead of it; closing the store waits for them.
 * Folders that a crash left behind are rebuilt when the store is next opened: ``safe`` is the
   position up to which folders were written so long ago that the system has put them on the disk.
+* All others are looked over in the background: those that are not where the database is, because
+  one of the two was put back, or that are not there, as beside a copy, are rebuilt, too.
 * Folders of runs that the store does not know are adopted when it is opened.
 """
 
@@ -38,7 +40,7 @@ GATHER: Final = 0.1
 """Seconds for which what was committed is gathered before it is written here."""
 
 SLICE: Final = 20
-"""Folders that are looked at together for what older programs did not write."""
+"""Folders of which is looked together how far they have come."""
 
 MAX_BEHIND: Final = 50_000
 """Events by which the folders may be behind before commits wait for them."""
@@ -76,7 +78,7 @@ class Projection:
         self._hurry: anyio.Event | None = None
         self._settling: deque[tuple[float, int]] = deque()
         self._unseen: deque[str] = deque()
-        """Runs whose folders may lack what older programs did not write."""
+        """Runs of whose folders it is not known how far they have come."""
         self._is_healing = False
         self._is_at_work = False
         self._is_closed = False
@@ -147,12 +149,16 @@ class Projection:
                 self._tell_caught_up()
                 count = min(SLICE, len(self._unseen))
                 run_ids = [self._unseen.popleft() for _ in range(count)]
-                await self._worker.run(partial(self._folders.write_missing, run_ids))
+                await self._worker.run(partial(self._look_over, run_ids))
             else:
                 self._tell_caught_up()
                 self._work = anyio.Event()
                 await self._work.wait()
                 self._work = None
+
+    def _look_over(self, run_ids: Sequence[str]) -> None:
+        assert self._folders is not None and self._reader is not None
+        self._folders.look_over(run_ids, self._reader.row)
 
     async def _gather(self) -> None:
         """Let more come together: a run's commits follow each other closely."""

@@ -40,6 +40,7 @@ from hubbub.hub.events import Event
 from hubbub.hub.events.descriptors import encode_descriptor
 from hubbub.hub.logs import log
 from hubbub.hub.store.journal import RunInfo
+from hubbub.hub.store.reader import RunRow, info_of
 from hubbub.hub.values import Json
 from hubbub.runtime.stores.folders.compare import Findings, look
 from hubbub.runtime.stores.folders.conversation_reader import ConversationReader
@@ -87,6 +88,10 @@ class _Folder:
         self.size = size
         self.unknown = unknown
         self.stack = stack
+
+
+def _is_within(record: Record, row: RunRow) -> bool:
+    return record.seq <= row.seq and record.in_seq <= row.in_seq
 
 
 def folder_name(run_id: str) -> str:
@@ -287,16 +292,15 @@ class AgentFolders:
             self._try(info.root_run_id, partial(self._follow_root, info.root_run_id))
         return problems
 
-    def write_missing(self, run_ids: Iterable[str]) -> None:
-        """Write ``run.jsonl`` where a folder has none, as those of an older program.
+    def look_over(self, run_ids: Iterable[str], read_row: Callable[[str], RunRow | None]) -> None:
+        """Bring in line the folders that have not come as far as the rows of their runs say, or
+        further, and write ``run.jsonl`` where there is none, as with those of an older program.
 
         Raises nothing: what could not be written is logged, counted, and tried again when the
         store is next opened.
         """
-        if (runs := self._runs) is None:
-            return
         for run_id in run_ids:
-            self._try(run_id, partial(self._write_missing, runs, run_id))
+            self._try(run_id, partial(self._look_over, run_id, read_row))
 
     def check(self, info: RunInfo) -> list[str]:
         """What is wrong with a folder, one line each; changes nothing."""
@@ -358,10 +362,27 @@ class AgentFolders:
 
     # ── words ────────────────────────────────────────────────────────────────────────────────
 
-    def _write_missing(self, runs: RunFiles, run_id: str) -> None:
+    def _look_over(self, run_id: str, read_row: Callable[[str], RunRow | None]) -> None:
+        folder = self._open.get(run_id)
+        row = read_row(run_id)
+        if row is None or (folder is not None and _is_within(folder.record, row)):
+            return
         path = self._path(run_id)
         self._refuse_link(path)
-        runs.write_missing(path, run_id)
+        info = info_of(row)
+        folder = None if folder is not None else self._read(info)
+        if folder is None or (folder.record.seq, folder.record.in_seq) != (row.seq, row.in_seq):
+            self._report(run_id, self._repair(info))
+            if (root := self._root_of_frame(run_id)) is not None:
+                self._report(root.run_id, self._repair(root))
+        elif self._runs is not None:
+            self._runs.write_missing(path, run_id)
+
+    def _root_of_frame(self, run_id: str) -> RunInfo | None:
+        folder = self._open.get(run_id)
+        if folder is None or self._contexts is None or not folder.record.thread.origin.frame:
+            return None
+        return self._contexts.root(folder.info.root_run_id)
 
     def _make(self, path: str) -> bool:
         """Make an agent's folder; whether there was none."""
