@@ -391,7 +391,10 @@ class ServerConnection:
         """The server asks; of the call for which it does, the user is asked."""
         call = self._asking_call()
         if call is None:
-            message = "it cannot be told whose call this is for"
+            message = (
+                "it cannot be told whose call this question is for; "
+                "from now on the server gets one call at a time, so that it may ask again"
+            )
             return types.ErrorData(code=types.INVALID_REQUEST, message=message)
         return await call.ask(params)
 

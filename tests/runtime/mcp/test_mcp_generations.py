@@ -69,6 +69,26 @@ async def test_a_server_of_the_sdk_in_this_process_asks_in_the_middle_of_a_call(
     assert await ordered(mcp(shop()), ports) == ["accept large"]
 
 
+async def test_a_question_in_this_process_reaches_the_conversation_of_its_call(
+    ports: Ports, eventually: Any
+) -> None:
+    model = ScriptedModel([call("shop_order"), "Done."])
+    agent = mcp_agent(model, mcp(shop()))
+    async with Runtime([agent], store="memory", ports=ports) as rt:
+        results = Results(rt.hub)
+        prompts: list[SessionPrompt] = []
+        rt.hub.subscribe(SessionPrompt, prompts.append)
+        for key in ("one", "two", "three"):
+            await rt.start("helper", "Go.", session_key=key)
+        await eventually(lambda: len(prompts) == 3)
+        for each in prompts:
+            rt.hub.reply(each.prompt_id, each.run_id)
+        await eventually(lambda: len(results.all) == 3)
+    assert {x.run_id: x.output for x in results.all} == {
+        x.run_id: f"accept {x.run_id}" for x in prompts
+    }
+
+
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_a_command_of_the_sdk_asks_in_the_middle_of_a_call(tmp_path: Path) -> None:
     program = tmp_path / "shop.py"
