@@ -203,7 +203,7 @@ class Pipeline:
 
         def settled(receipt: Receipt) -> None:
             if receipt.status == "rejected" and not was_sent and not self.is_closed:
-                self._dead_letter(event.run_id, receipt.reason, event)
+                self.dispatcher.refused(event.run_id, receipt.reason, event)
             if done is not None:
                 done()
 
@@ -264,7 +264,7 @@ class Pipeline:
             refused = owner.refusal_of(delivery.to)
         if refused:
             receipt.settle("rejected", refused)
-            self._dead_letter(delivery.to, refused, delivery.event)
+            self.dispatcher.refused(delivery.to, refused, delivery.event)
             return receipt
         commit = Commit(deliveries=(delivery,))
         commit.receipt, commit.about = receipt, delivery.to
@@ -408,7 +408,7 @@ class Pipeline:
         if delivery.outcome == "rejected":
             if delivery.reason == "unreadable" and owner is not None:
                 owner.found_damage(receipt.run_id)
-            self._dead_letter(delivery.to, delivery.reason, delivery.event)
+            self.dispatcher.refused(delivery.to, delivery.reason, delivery.event)
 
     # ── what nobody will handle ──────────────────────────────────────────────────────────────
 
@@ -419,10 +419,6 @@ class Pipeline:
                 self.dispatcher.number += 1
                 letters.append(structs.replace(letter, seq=self.dispatcher.number))
         return letters
-
-    def _dead_letter(self, to: str, reason: str, event: InLane) -> None:
-        if (letter := dead_letter_of(to, reason, event, at=self.ports.clock.now())) is not None:
-            self.dispatcher.announce(letter)
 
 
 _RESERVED: Final = (SessionResult, SessionTimer, SessionVariables)

@@ -24,8 +24,16 @@ from msgspec import structs
 from hubbub.hub.delivery import scope
 from hubbub.hub.delivery.answers import PartialAnswers
 from hubbub.hub.delivery.audience import Audience, Subscription
+from hubbub.hub.delivery.dead_letters import dead_letter_of
 from hubbub.hub.errors import CallerError
-from hubbub.hub.events import AgentComplete, Event, HubErrorEvent, InLane, SessionOpen
+from hubbub.hub.events import (
+    AgentComplete,
+    Event,
+    HubErrorEvent,
+    InLane,
+    SessionMessage,
+    SessionOpen,
+)
 from hubbub.hub.logs import log
 from hubbub.hub.masking import Masker, class_name_of, words_of
 from hubbub.hub.ports import Ports
@@ -347,6 +355,18 @@ class Dispatcher:
             root_run_id=event.root_run_id, parent_run_id=event.parent_run_id, agent=event.agent,
         )  # fmt: skip
         self.announce(report)
+
+    def refused(self, to: str, reason: str, event: InLane) -> None:
+        """Tell once of an item that was refused, if somebody counts on it.
+
+        What a run takes for an address can be anything that it has, a secret as well.
+        """
+        if isinstance(event, SessionMessage) and event.from_run:
+            mask = self.masker(event.source)
+            run_id, root_run_id = mask(event.run_id), mask(event.root_run_id)
+            to, event = mask(to), structs.replace(event, run_id=run_id, root_run_id=root_run_id)
+        if (letter := dead_letter_of(to, reason, event, at=self.ports.clock.now())) is not None:
+            self.announce(letter)
 
     def announce(self, event: Event) -> None:
         """Dispatch an event by which the hub reports what has happened."""
