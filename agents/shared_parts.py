@@ -3,11 +3,13 @@
 What a library writes for a type has them, msgspec and pydantic for one; a model is shown none.
 """
 
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final
 
-__all__ = ["in_place"]
+__all__ = ["in_place", "refers_to_itself"]
 
 _SHARED: Final = "#/$defs/"
+_VALUES: Final = frozenset(("const", "default", "enum", "examples"))
 _MAX_DEPTH: Final = 64
 _MAX_PARTS: Final = 10_000
 
@@ -23,6 +25,46 @@ def in_place(schema: Any) -> Any:
         return _References(schema).replaced()
     except (LookupError, RecursionError):
         return schema
+
+
+def refers_to_itself(schema: Any) -> bool:
+    """Whether a schema, or a shared part that it refers to, refers to itself."""
+    if not isinstance(schema, dict):
+        return False
+    shared = {
+        f"#/{key}/{name}": part
+        for key in ("$defs", "definitions")
+        if isinstance(schema.get(key), dict)
+        for name, part in schema[key].items()
+    }
+    top = {key: part for key, part in schema.items() if key not in ("$defs", "definitions")}
+    graph: dict[str, set[str]] = {"#": _referred(top)}
+    left = [*graph["#"]]
+    while left:
+        name = left.pop()
+        if name in shared and name not in graph:
+            graph[name] = _referred(shared[name])
+            left += graph[name]
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError:
+        return True
+    return False
+
+
+def _referred(part: Any) -> set[str]:
+    """What is referred to anywhere in a part."""
+    found: set[str] = set()
+    left = [part]
+    while left:
+        each = left.pop()
+        if isinstance(each, list):
+            left += each
+        elif isinstance(each, dict):
+            left += [inner for key, inner in each.items() if key not in _VALUES]
+            if isinstance(name := each.get("$ref"), str):
+                found.add(name)
+    return found
 
 
 class _References:

@@ -102,10 +102,10 @@ class RunAccess:
         """
         self.phase.check_open()
         check_limits(limits)
+        info = await self._finder.run(run_id)
         refuse = None if limits is None else self.hub.addressing.refusal_of_limits
         if limits is not None and refuse is not None and (problem := refuse(limits)):
             raise BadValue("limits", problem)
-        info = await self._finder.run(run_id)
         if info.parent_run_id is not None:
             raise CallerError(
                 f"run {run_id}: limits are those of a tree; give them to its root, "

@@ -39,7 +39,7 @@ from hubbub.agents.definitions.signature import (
     own_text,
     schema_of,
 )
-from hubbub.agents.shared_parts import in_place
+from hubbub.agents.shared_parts import in_place, refers_to_itself
 
 __all__ = ["plain_json", "read_schema"]
 
@@ -63,19 +63,27 @@ def read_schema(
         if isinstance(schema, type):
             found = _read_type(schema, problems, is_made=is_made)
         elif isinstance(schema, Mapping):
-            found = _read_json(in_place(plain_json(schema, "")), problems, tries_patterns)
+            plain = plain_json(schema, "")
+            if refers_to_itself(plain):
+                raise ValueError(f"it refers to itself; give {_types(is_made)} that holds itself")
+            found = _read_json(in_place(plain), problems, tries_patterns)
         else:
-            problems.append("give a JSON schema (a dict), or a Struct, dataclass or TypedDict type")
+            problems.append(f"give a JSON schema (a dict), or {_types(is_made)} of named fields")
     except Exception as problem:
         problems.append(str(problem) or type(problem).__name__)
     return ((), {}, tuple(dict.fromkeys(problems))) if problems else (*found, ())
+
+
+def _types(is_made: bool) -> str:
+    """Which types may be in the place of a schema."""
+    return f"a Struct, dataclass{', TypedDict or pydantic model' if is_made else ' or TypedDict'}"
 
 
 def _read_type(cls: type, problems: list[str], *, is_made: bool) -> _Found:
     known = inspect.type_info(cls)
     records = inspect.StructType | inspect.DataclassType | inspect.TypedDictType
     if not isinstance(known, records) or getattr(known, "array_like", False):
-        kinds = "a Struct, dataclass or TypedDict of named fields"
+        kinds = f"{_types(is_made)} of named fields"
         if is_pydantic(cls):
             kinds = f"{kinds}; give {cls.__qualname__}.model_json_schema()"
         raise TypeError(f"{cls.__qualname__} is not {kinds}")

@@ -62,7 +62,8 @@ class ShownRun(Struct, frozen=True, kw_only=True):
     waiting: int
     session_key: str
     tree: Used | None = None
-    """What it and all below it have used: in lists of the roots whose trees are not too long."""
+    """What it and all below it have used: in a report, and in lists of the roots whose trees are
+    not too long."""
 
 
 class Runs(Struct, frozen=True, kw_only=True):
@@ -218,7 +219,7 @@ def report(
         below = _below(store.tree(row.root_run_id, live=True), run_id)
         used = used_by(store, _below(store.tree(row.root_run_id), run_id))
         return RunReport(
-            run=_shown(store, row), ancestors=ancestors(store, parent)[::-1],
+            run=replace(_shown(store, row), tree=used), ancestors=ancestors(store, parent)[::-1],
             stack=[x.agent_name for x in stack_of(talk, run_id)] if parent is None else [],
             descriptor=None if descriptor is None else read_descriptor(descriptor),
             kind=state.kind, phase=state.phase, session=state.session, step=state.step,

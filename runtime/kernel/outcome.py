@@ -19,9 +19,10 @@ class RunOutcome(Struct, Generic[Output_co], frozen=True, kw_only=True):
 
     ``output`` is the last text of a model run, or the value that its ``output=`` asks for; what the
     function returned for a code run; a fresh copy each time.  ``output_json`` is what is on record
-    of it.  ``reason`` says why, in words, where ``outcome`` is not ``completed``; it is the name of
-    the limit where one was reached.  ``usage`` is the session's, or the run's own; ``tree`` is what
-    the run and all below it had used when this was asked, with the ``cost``.
+    of it: ``bytes(outcome.output_json)`` is the JSON.  ``reason`` says why, in words, where
+    ``outcome`` is not ``completed``; it is the name of the limit where one was reached.
+    ``usage`` is the session's, or the run's own; ``tree`` is what the run and all below it had used
+    when this was asked, with the ``cost``.
     """
 
     run_id: str

@@ -79,18 +79,19 @@ class PriceList:
         if has_cost and not self._prices:
             yield "limits.cost: give Runtime(prices=…), without which no cost is known"
             return
-        seen: set[str] = set()
+        seen: set[tuple[str, str]] = set()
         for (agent, which), side in definitions.sides.items():
             of_run = definitions.agent(agent).run_limits
             if side.prompt.limits is not None and side.prompt.limits.cost is not None:
                 path = f"agents.{agent}.{which}.limits.cost"
+                place = f"agents.{agent}.{side.prompt.name}"  # A side's frame has its prompt, too.
             elif of_run is not None and of_run.cost is not None:
-                path = f"agents.{agent}.run_limits.cost"
+                path = place = f"agents.{agent}.run_limits.cost"
             elif has_cost:
-                path = "limits.cost"
+                path = place = "limits.cost"
             else:
                 continue
             for problem in self.missing(side.choices):
-                if (told := f"{path}: {problem}") not in seen:
-                    seen.add(told)
-                    yield told
+                if (place, problem) not in seen:
+                    seen.add((place, problem))
+                    yield f"{path}: {problem}"

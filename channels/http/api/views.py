@@ -63,8 +63,8 @@ class RunView(Struct, frozen=True, kw_only=True):
     ``status`` is ``active`` (at work, or has something to take), ``waiting`` (for a child, a person
     or an external result), ``parked`` (for the next message) or ``ended``.  ``inbox`` is ``open``,
     ``closing``, ``terminated`` or ``ended``; ``waiting`` how much waits in it; ``outcome`` is empty
-    until the run has ended.  ``tree`` is what it and all below it have used: in lists of the roots
-    whose trees are not too long to count.
+    until the run has ended.  ``tree`` is what it and all below it have used: in a report, and in
+    lists of the roots whose trees are not too long to count.
     """
 
     run_id: str

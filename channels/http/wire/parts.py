@@ -36,6 +36,9 @@ def _shown(body: PartBody, where: str) -> Image | Document | Audio:
     kind: type[Image | Document | Audio] = _KINDS[body.kind]
     if bool(body.data) == bool(body.url):
         raise BadValue(where, "give one of data and url")
+    if body.url and not body.url.lower().startswith(("http://", "https://")):
+        remedy = "send what it holds as data, in base64"
+        raise BadValue(f"{where}.url", f"expected an http or https address; {remedy}")
     try:
         if body.url:
             return kind.from_url(body.url, media_type=body.media_type, name=body.name)

@@ -237,6 +237,39 @@ def test_unknown_fields_are_refused_at_every_depth(wrap: Any) -> None:
     assert not accepts(schema, value(schema, "stray"))
 
 
+NODE = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        top(next={"$ref": "#"}),
+        {**top(next={"$ref": "#/$defs/node"}), "$defs": {"node": NODE}},
+        {**top(next={"$ref": "#/definitions/node"}), "definitions": {
+            "node": {"type": "array", "items": {"$ref": "#/definitions/node"}}}},
+        {"$ref": "#/$defs/node", "$defs": {"node": NODE}},
+        {**top(a={"$ref": "#/$defs/b"}), "$defs": {
+            "b": top(c={"$ref": "#/$defs/d"}), "d": {"anyOf": [{"$ref": "#/$defs/b"}]}}},
+    ],
+)  # fmt: skip
+def test_a_schema_that_refers_to_itself_is_refused_as_such(schema: dict[str, Any]) -> None:
+    said = "it refers to itself; give a Struct, dataclass or TypedDict that holds itself"
+    assert problems_of(schema) == (said,)
+    (of_output,) = read_schema(schema, is_made=True)[2]
+    assert "give a Struct, dataclass, TypedDict or pydantic model that holds" in of_output
+
+
+def test_shared_parts_that_are_not_referred_to_may_refer_to_themselves() -> None:
+    assert problems_of({**top(a={"type": "string"}), "$defs": {"node": NODE}}) == ()
+    assert problems_of(top(a={"type": "object", "default": {"$ref": "#"}})) == ()
+
+
+@pytest.mark.parametrize("output", [int, int | str, list[int]], ids=str)
+def test_what_is_no_type_with_fields_is_refused_with_what_is(output: Any) -> None:
+    (problem,) = read_schema(output, is_made=True)[2]
+    assert "a Struct, dataclass, TypedDict or pydantic model of named fields" in problem
+
+
 UNSUPPORTED = (
     "$ref", "$defs", "oneOf", "allOf", "not", "if", "then", "else", "patternProperties",
     "uniqueItems", "prefixItems", "minProperties", "dependentRequired", "nullable", "contains",

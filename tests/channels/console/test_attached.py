@@ -1,5 +1,6 @@
 """``@path`` in a line that is typed: what goes along, and what does not (L-02)."""
 
+import os
 from pathlib import Path
 
 import anyio
@@ -69,5 +70,30 @@ def test_words_with_an_at_are_words_like_any_other(shot: Path) -> None:
 def test_what_no_model_could_be_shown_is_refused_with_what_to_do(shot: Path) -> None:
     with pytest.raises(BadValue, match="only pictures, PDFs and recordings"):
         attach(f"@{shot.parent}/notes.txt")
-    with pytest.raises(BadValue, match="use Image"):
+    with pytest.raises(BadValue, match="its name says application/pdf, but it holds image/png; r"):
         attach(f"@{shot.parent}/liar.pdf")
+    (shot.parent / "text.png").write_text("no picture")
+    with pytest.raises(BadValue, match="its name says image/png, but it holds no such thing"):
+        attach(f"@{shot.parent}/text.png")
+    (shot.parent / "empty.png").touch()
+    with pytest.raises(BadValue, match="it is empty"):
+        attach(f"@{shot.parent}/empty.png")
+    with (shot.parent / "large.png").open("wb") as file:
+        file.truncate(21 << 20)
+    with pytest.raises(
+        BadValue, match=r"22,020,096 bytes; at most 20,971,520 \(20 MiB\) can be sh"
+    ):
+        attach(f"@{shot.parent}/large.png")
+    for name in ("liar.pdf", "text.png", "empty.png", "large.png"):
+        with pytest.raises(BadValue) as refused:
+            attach(f"@{shot.parent}/{name}")
+        words = str(refused.value)
+        assert not [each for each in ("Image", "Document", "as a file") if each in words]
+
+
+def test_what_is_no_plain_file_is_refused_as_such(shot: Path) -> None:
+    (shot.parent / "folder.png").mkdir()
+    os.mkfifo(shot.parent / "pipe.png")
+    for name in ("folder.png", "pipe.png"):
+        with pytest.raises(BadValue, match="no file but a folder, a pipe or a device"):
+            attach(f"@{shot.parent}/{name}")

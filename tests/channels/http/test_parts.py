@@ -60,6 +60,7 @@ async def test_messages_have_parts(ports):
         await anyio.sleep(1)
         assert seeing.shown[1] == [("a.png", PNG), ("https://example.com/b.png", None)]
         report = (await client.get(f"/api/runs/{run_id}")).json()
+        assert report["run"]["tree"] == report["tree"] and report["tree"]["model_calls"] == 2
         assert "image a.png (image/png, 16 bytes)" in str(report)
 
 
@@ -84,7 +85,7 @@ async def test_what_is_no_part_is_refused_and_nothing_is_sent(ports, part):
         body = {"agent": "support", "message": {"content": "Look.", "parts": [part]}}
         answer = await client.post("/api/runs", json=body)
         assert answer.status_code in (400, 422), answer.text
-        assert "parts" in answer.text
+        assert "parts" in answer.text and "from_file" not in answer.text
         assert await rt.hub.ask("runtime", "runs") == []
 
 

@@ -31,7 +31,7 @@ from hubbub import (
     tool,
 )
 from hubbub.agents.definitions.tools import Tool
-from hubbub.hub.errors import BadValue, CallerError, DefinitionError, RunFailed
+from hubbub.hub.errors import BadValue, CallerError, DefinitionError, RunFailed, UnknownRun
 from hubbub.hub.events import SessionLimits
 from hubbub.hub.hub import Hub
 from hubbub.hub.ports import Ports
@@ -504,6 +504,13 @@ def test_a_limit_of_cost_without_a_price_is_refused_when_built(
     with pytest.raises(DefinitionError) as refused:
         Runtime([Busy().agent(**options)], store="memory", **runtime)
     assert problem in str(refused.value)
+    assert len(refused.value.problems) == 1
+
+
+async def test_limits_of_a_run_that_there_is_not_are_refused_for_that(ports: Ports) -> None:
+    async with Runtime([Busy().agent()], store="memory", ports=ports) as runtime:
+        with pytest.raises(UnknownRun):
+            await runtime.limit("nope", Limits(cost=1))
 
 
 async def test_a_limit_of_cost_without_a_price_is_refused_when_opened(ports: Ports) -> None:

@@ -664,7 +664,7 @@ def test_worlds_with_values_hold_their_invariants_through_crashes(store: Any) ->
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"output": str}, "output: str is not a Struct, dataclass or TypedDict"),
+        ({"output": str}, "output: str is not a Struct, dataclass, TypedDict or"),
         ({"output": 5}, "output: give a JSON schema"),
         ({"output": list[int]}, "output: give a JSON schema"),
         ({"output": {"type": "string"}}, "output: the top must be"),
