@@ -152,6 +152,7 @@ NO_WAYS: Final = {
         (
             "RunContext.send_agent_message", "RunState.send_agent_message",
             "RunState.get_child_thread", "RunState.get_parent_thread",
+            "RunContext.read_part", "RunState.read_part",
         ),
         STORE,
     ),
