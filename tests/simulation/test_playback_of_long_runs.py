@@ -35,6 +35,12 @@ main = Agent("main", "x", model=MODEL, compaction=COMPACTION)
 """
 
 
+@pytest.fixture(autouse=True)
+def _path_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What loads agents by name puts the current folder on the path, where it stays."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+
 def module_of(folder: Path, name: str, compaction: str) -> str:
     (folder / f"{name}.py").write_text(AGENTS.replace("COMPACTION", compaction))
     return f"{name}:main"
