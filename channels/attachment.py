@@ -81,7 +81,7 @@ class Attachment:
 
     async def wait_started(self) -> None:
         """Return when ``on_start`` is done, well or not."""
-        with telling(self._tell):
+        with telling(self._tell, self._hub.tasks.is_watched):
             await self._started.wait()
 
     async def stop(self, grace: float = GRACE) -> None:
@@ -101,7 +101,7 @@ class Attachment:
                 await self._over.wait()
         finally:
             self._scope.cancel()
-            with anyio.CancelScope(shield=True), telling(self._tell):
+            with anyio.CancelScope(shield=True), telling(self._tell, self._hub.tasks.is_watched):
                 await self._over.wait()
 
     # ── the channel's task ───────────────────────────────────────────────────────────────────

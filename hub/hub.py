@@ -83,7 +83,7 @@ class Hub(Sending, Subscribing):
         check_counts(1, buffer=buffer, max_inbox=max_inbox)
         self.ports = (ports or Ports()).of_store(journal)
         self.journal: Store = journal or MemoryJournal(ids=self.ports.ids)
-        self.tasks = TaskHost()
+        self.tasks = TaskHost(self.ports.is_watched)
         self.pipeline = Pipeline(self.journal, self.ports, self.tasks, max_inbox)
         self.pipeline.prompts = self.prompts = Prompts(self.pipeline, self.tasks)
         self.addressing = self.pipeline.addressing

@@ -311,14 +311,15 @@ OWN_THREADS: Final = 8
 class Ports:
     """The ports one hub and its runtime share; leave out what should be the machine's own.
 
-    With a ``clock`` of your own nobody watches who holds the event loop, unless you give a
-    ``watch``: its seconds may not be the machine's.  ``threads``: how many plain functions, tools
-    first of all, are at work at once in threads of their own (``ThreadOffload``).
+    With a ``clock`` of your own nobody watches who holds the event loop, or holds up those who
+    leave, unless you give a ``watch``: its seconds may not be the machine's.  ``threads``: how many
+    plain functions, tools first of all, are at work at once in threads of their own
+    (``ThreadOffload``).
     """
 
     __slots__ = (
-        "_given", "_threads", "blobs", "clock", "ids", "make_worker", "offload", "own_offload",
-        "secrets", "watch",
+        "_given", "_threads", "blobs", "clock", "ids", "is_watched", "make_worker", "offload",
+        "own_offload", "secrets", "watch",
     )  # fmt: skip
 
     def __init__(
@@ -343,6 +344,8 @@ class Ports:
                 raise BadValue(name, f"expected a port, not {kind_of(port)}")
         self._given = secrets, blobs
         self.watch: LoopWatch = watch or (ThreadWatch() if clock is None else NoWatch())
+        self.is_watched = not isinstance(self.watch, NoWatch)
+        """Whether it is said what takes long; else no timer and no task stands beside a wait."""
         self.make_worker = make_worker
         self.clock: Clock = clock or SystemClock()
         self.ids: IdSource = ids or SystemIds()

@@ -41,11 +41,13 @@ class TaskHost:
 
     __slots__ = (
         "_bystander", "_context", "_ended", "_group", "_has_exited", "_leave", "_shields", "_task",
-        "home",
+        "home", "is_watched",
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, is_watched: bool = False) -> None:
         self.home = HomeLoop()
+        self.is_watched = is_watched
+        """Whether it is logged what holds up those who wait for its tasks."""
         self._context = Context()
         """What tasks start in: nothing but, on asyncio, which library it is that runs them, and
         how to know that the loop ends."""
@@ -201,13 +203,13 @@ class TaskHost:
             if task is not None:
                 assert self._leave is not None and self._ended is not None
                 self._leave.set()
-                with telling(self._tell):
+                with telling(self._tell, self.is_watched):
                     await outlast(self._ended)
                 with suppress(asyncio.CancelledError):
                     task.result()
             elif group is not None:
                 group.cancel_scope.cancel()
-                with telling(self._tell):
+                with telling(self._tell, self.is_watched):
                     await group.__aexit__(None, None, None)
         except BaseExceptionGroup as errors:
             ending = exit_in(errors)

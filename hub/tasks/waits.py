@@ -3,8 +3,10 @@
     a task ──► its coroutine ──► what that awaits ──► … : the function that hubbub has called
 
 A task that is cancelled ends when its code lets it.  ``anyio.to_thread.run_sync`` waits for its
-thread, unless it is given ``abandon_on_cancel=True``, and so does whatever shields itself.  Nothing
-is counted or timed while all is well: tasks are looked at when a wait has become long.
+thread, unless it is given ``abandon_on_cancel=True``, and so does whatever shields itself.  A timer
+runs while somebody waits, on Trio in a task of its own; tasks are looked at when a wait is long.
+Where nobody watches (``Ports.is_watched``) there is neither: in a simulated world one more task
+would change in which order its seed runs the others.
 """
 
 import asyncio
@@ -39,17 +41,19 @@ Say: TypeAlias = Callable[[float], object]
 
 
 @contextmanager
-def telling(say: Say) -> Iterator[None]:
-    """Call ``say`` inside whenever it has taken long, and ever more rarely."""
-    end = tell(say)
+def telling(say: Say, is_watched: bool) -> Iterator[None]:
+    """Call ``say`` inside whenever it has taken long, and ever more rarely, where it is watched."""
+    end = tell(say, is_watched)
     try:
         yield
     finally:
         end()
 
 
-def tell(say: Say) -> Callable[[], object]:
+def tell(say: Say, is_watched: bool) -> Callable[[], object]:
     """The same until what is returned is called."""
+    if not is_watched:
+        return _nothing
     if not is_on_asyncio():
         return _tell_on_trio(say)
     loop = asyncio.get_running_loop()
@@ -69,6 +73,10 @@ def tell(say: Say) -> Callable[[], object]:
 
     wait(0.0, FIRST)
     return lambda: timer[0].cancel()
+
+
+def _nothing() -> None:
+    """Nothing was begun."""
 
 
 def _tell_on_trio(say: Say) -> Callable[[], object]:

@@ -25,9 +25,10 @@ __all__ = ["InlineCaller"]
 class InlineCaller:
     """Does what the run it waits for wants done, one piece of work at a time."""
 
-    __slots__ = ("_end_telling", "_is_done", "_scope", "_wake", "_work", "outcome")
+    __slots__ = ("_end_telling", "_is_done", "_is_watched", "_scope", "_wake", "_work", "outcome")
 
-    def __init__(self) -> None:
+    def __init__(self, is_watched: bool) -> None:
+        self._is_watched = is_watched
         self.outcome: RunOutcome | None = None
         """How the run ended; ``None`` when it left memory without an end that is known here."""
         self._is_done = False
@@ -56,7 +57,7 @@ class InlineCaller:
         elif self._scope is not None:
             self._scope.cancel()
             if self._end_telling is None:
-                self._end_telling = tell(self._tell)
+                self._end_telling = tell(self._tell, self._is_watched)
 
     def is_dismissed(self) -> bool:
         """Whether nothing more is asked of the caller."""

@@ -15,11 +15,27 @@ from hubbub.agents.model import AssistantMessage, ModelRequest
 from hubbub.channels import Channel, Channels
 from hubbub.hub.logs import log
 from hubbub.hub.ports import Ports
+from hubbub.hub.tasks.loop_watch import Held
+from hubbub.hub.virtual import virtual_ports
 from hubbub.runtime.models.scripted import call
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("G-02")]
 
 Lines = list[tuple[str, dict[str, Any]]]
+
+
+class Watch:
+    """Watches, and has nothing to say of virtual time."""
+
+    def begin(self, held: Held) -> Callable[[], None]:
+        return lambda: None
+
+
+@pytest.fixture
+def ports(ports: Ports) -> Ports:
+    return Ports(
+        ports.clock, ports.ids, ports.offload, make_worker=ports.make_worker, watch=Watch()
+    )
 
 
 async def lookup(*_: Any) -> str:
@@ -130,6 +146,24 @@ async def test_leaving_says_nothing_where_all_ends(ports: Ports, lines: Lines) -
         await rt.start("sleeping", "hi")
     await anyio.sleep(60)
     assert not waits(lines, "leaving.waits")
+
+
+async def test_where_nobody_watches_nothing_stands_beside_a_wait(lines: Lines) -> None:
+    beside: list[str | None] = []
+
+    async def look(*_: Any) -> None:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(20)
+            beside.extend(task.name for task in anyio.get_running_tasks())
+
+    chatting = Agent("chatting", "Help.", model=ScriptedModel(["Hello."]))
+    async with Runtime([chatting], store="memory", ports=virtual_ports(), grace=1) as rt:
+        rt.hub.subscribe("session:*", look)
+        await rt.start("chatting", "hi")
+        await anyio.wait_all_tasks_blocked()
+    assert beside
+    assert not waits(lines, "leaving.waits")
+    assert not [name for name in beside if name is not None and "telling" in name]
 
 
 # ── what goes on without it ──────────────────────────────────────────────────────────────────
