@@ -50,7 +50,7 @@ def test_an_answer_is_read_by_the_schema_of_a_pydantic_model() -> None:
 @pytest.mark.parametrize(
     "schema",
     [
-        Tree.model_json_schema(), {"$ref": "#/$defs/a"}, {"$defs": {}, "$ref": "#/$defs/a"},
+        {"$ref": "#/$defs/a"}, {"$defs": {}, "$ref": "#/$defs/a"},
         {"$defs": {"a": 3}, "$ref": "#/$defs/a"}, {"$defs": 3, "$ref": "#/$defs/a"},
         {"$defs": {f"a{n}": {"anyOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(40)},
          "$ref": "#/$defs/a0"},
@@ -62,6 +62,15 @@ def test_a_reference_without_end_or_target_is_named_as_a_problem(schema: Any) ->
     assert any("$ref: not supported" in each for each in read_schema(schema)[2])
     assert any("$ref: not supported" in each for each in read_schema(wrapped)[2])
     with pytest.raises(BadValue, match=r"\$ref: not supported"):
+        AnswerReader(schema)
+
+
+def test_a_schema_that_refers_to_itself_is_told_to_be_a_type_instead() -> None:
+    schema = Tree.model_json_schema()
+    assert in_place(schema) is schema
+    (problem,) = read_schema(schema)[2]
+    assert problem.startswith("it refers to itself; give a Struct, dataclass or TypedDict")
+    with pytest.raises(BadValue, match="not supported"):
         AnswerReader(schema)
 
 
