@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from hubbub import Message, Runtime
 from hubbub.runtime.schedules.schedules import Cron
-from torture.workload import ORDERS, SCHEDULED, SECRET, Effects, agents
+from torture.workload import ORDERS, SCHEDULED, SECRET, TICKED, Effects, agents
 
 __all__ = ["main"]
 
@@ -47,7 +47,7 @@ def main() -> None:
 
 async def _live(options: argparse.Namespace) -> None:
     effects = Effects(options.folder / "effects.log")
-    ticks = Cron("tick", "* * * * * *", SCHEDULED, "safe#tick", misfire="latest")
+    ticks = Cron("tick", "* * * * * *", SCHEDULED, f"safe#{TICKED}", misfire="latest")
     start = perf_counter()
     async with Runtime(
         agents(effects, tell), store=options.store or f"sqlite:{options.folder / 'store'}",

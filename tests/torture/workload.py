@@ -19,13 +19,15 @@ from hubbub import AgentDefinition, FunctionModel, ModelRequest, RunContext, Run
 from hubbub.agents.model import AssistantMessage, UserMessage
 from hubbub.runtime.models.scripted import call
 
-__all__ = ["ORDERS", "SCHEDULED", "SECRET", "Effects", "agents"]
+__all__ = ["ORDERS", "SCHEDULED", "SECRET", "TICKED", "Effects", "agents"]
 
 ORDERS = ("risky", "safe", "file", "value", "waiter", "stayer", "goer", "roamer")
 """The last four are children: waited for or not, gone when they are done or not."""
 
 SECRET = "TOKEN"
 SCHEDULED = "ticker"
+TICKED = "tick"
+"""What the schedule has its agent do, safely."""
 
 _ORDER = re.compile(rf"\b({'|'.join(ORDERS)})#(\w+)")
 
@@ -60,8 +62,10 @@ def agents(effects: Effects, tell: Callable[..., None]) -> list[AgentDefinition]
         return f"did {name}"
 
     @tool(idempotent=True)
-    async def safe(name: str) -> str:
+    async def safe(name: str, state: RunState) -> str:
         """May be done twice."""
+        if name == TICKED:  # Each run that the schedule opens is told the same.
+            name = f"{name}@{state.run_id}"
         await effects.leave("safe", name)
         return f"did {name}"
 
