@@ -130,10 +130,13 @@ class Hub(Sending, Subscribing):
         committed, but it is not waited for whoever goes on emitting.
 
         After a loop that was closed while tasks were at work in it the store is released as it is,
-        and ``WrongLoop`` raised: what was not acknowledged is not written.
+        and ``WrongLoop`` raised: what was not acknowledged is not written.  Raises ``CallerError``
+        in an async listener, tool, code agent or service of this hub, which would wait for itself,
+        and on Trio in any but the task that entered the hub.
         """
         if self.pipeline.home.is_left("aclose"):
             return
+        self.tasks.refuse_within("hub.aclose()")
         if self.tasks.is_stranded:
             await self._abandon()
         try:

@@ -97,6 +97,7 @@ class Prompts:
         """Prompts that end with their asker's run, whose end is not committed yet."""
         self._is_shared = sharing_of(pipeline.journal) is not None
         deliver = self._deliver_elsewhere if self._is_shared else None
+        self._tasks = tasks
         self._ended = EndedPrompts(pipeline.journal, tasks, pipeline.ports.clock, deliver)
         self._stopping: dict[str, list[str]] = {}
         """Reasons of the interruptions and terminations on their way to runs that ask, in order."""
@@ -264,7 +265,7 @@ class Prompts:
             try:
                 answer = service(*asked)
                 if inspect.isawaitable(answer):
-                    answer = await stepped(_wait(answer), is_lent=True)
+                    answer = await stepped(self._tasks.lend(answer), is_lent=True)
                 return answer
             except BaseException as error:
                 if is_of(error, Exception):
@@ -444,7 +445,3 @@ def _why_not(prompt: PendingPrompt, receipt: Receipt) -> str:
     if receipt.reason != "unknown" or is_run_address(prompt.asked):
         return receipt.reason
     return f"unknown: {prompt.asked!r} is no service, no run, and not 'user'"
-
-
-async def _wait(answer: Awaitable[Any]) -> Any:
-    return await answer

@@ -8,18 +8,18 @@ group simply lives in the caller's task.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from contextlib import suppress
-from contextvars import Context
+from contextvars import Context, ContextVar
 from functools import partial
-from typing import Any
+from typing import Any, Final, TypeVar
 
 import anyio
 import anyio.lowlevel
 from anyio import TaskHandle
 from anyio.abc import TaskGroup
 
-from hubbub.hub.errors import Closed, WrongLoop
+from hubbub.hub.errors import CallerError, Closed, WrongLoop
 from hubbub.hub.home_loop import HomeLoop
 from hubbub.hub.logs import log
 from hubbub.hub.tasks.cancelling import (
@@ -36,12 +36,29 @@ from hubbub.hub.tasks.waits import REMEDY, held_up_by, telling
 __all__ = ["TaskHost"]
 
 
+T = TypeVar("T")
+
+_WITHIN: Final[ContextVar[tuple[object, ...]]] = ContextVar("hubbub_within", default=())
+"""The hosts that wait for this code: it is in a task of theirs, or in one that was begun there."""
+
+
 class TaskHost:
     """Starts tasks that live until they end or the host is closed."""
 
     __slots__ = (
-        "_bystander", "_context", "_ended", "_group", "_has_exited", "_leave", "_shields", "_task",
-        "home", "is_watched",
+        "_bystander",
+        "_context",
+        "_ended",
+        "_group",
+        "_has_exited",
+        "_leave",
+        "_mark",
+        "_opener",
+        "_shields",
+        "_task",
+        "home",
+        "is_watched",
+        "lent",
     )  # fmt: skip
 
     def __init__(self, is_watched: bool = False) -> None:
@@ -49,8 +66,16 @@ class TaskHost:
         self.is_watched = is_watched
         """Whether it is logged what holds up those who wait for its tasks."""
         self._context = Context()
-        """What tasks start in: nothing but, on asyncio, which library it is that runs them, and
-        how to know that the loop ends."""
+        """What tasks start in, each in a copy: nothing but whose they are, and on asyncio which
+        library it is that runs them, and how to know that the loop ends."""
+        self._opener: int | None = None
+        """The task that holds the group, where only that one can leave it."""
+        self._mark = object()
+        marks = (*_WITHIN.get(), self._mark)
+        self._context.run(_WITHIN.set, marks)
+        self.lent = Context()
+        """What its work starts in, in a copy, in somebody else's task: nothing but whose it is."""
+        self.lent.run(_WITHIN.set, marks)
         self._shields: list[anyio.CancelScope] = []
         self._has_exited = False
         """Whether a task has ended the program."""
@@ -77,6 +102,30 @@ class TaskHost:
         bystander = self._bystander
         return self._has_exited or (bystander is not None and bystander.cancelling() > 0)
 
+    async def lend(self, work: Awaitable[T]) -> T:
+        """Await work of the host's in the task of somebody else."""
+        token = _WITHIN.set((*_WITHIN.get(), self._mark))
+        try:
+            return await work
+        finally:
+            _WITHIN.reset(token)
+
+    def refuse_within(self, call: str) -> None:
+        """Raise ``CallerError`` where the host cannot be closed.
+
+        In a task of its own, or one begun there, that would wait for its own end; on Trio, in any
+        but the one that opened it, scopes would be ended that are another task's.
+        """
+        if self._group is None:
+            return
+        if self._mark in _WITHIN.get():
+            raise CallerError(
+                f"{call} waits for this very task; set an Event here, wait for it where the hub or "
+                "the runtime was entered, and leave there"
+            )
+        if self._opener not in (None, anyio.get_current_task().id):
+            raise CallerError(f"{call} is for the task that entered it, on Trio; leave it there")
+
     async def open(self) -> None:
         """Make the task group; on Trio it is the calling task's."""
         self.home.begin()
@@ -99,6 +148,7 @@ class TaskHost:
                 raise
         else:
             self._group = await anyio.create_task_group().__aenter__()
+            self._opener = anyio.get_current_task().id
 
     async def _hold(self, entered: anyio.Event) -> None:
         assert self._leave is not None

@@ -243,6 +243,7 @@ class Runtime(RunAccess):
             raise CallerError(
                 "a run cannot leave the runtime that it is a run of; leave it where it was entered"
             )
+        self.hub.tasks.refuse_within("leaving the runtime")
         if self.hub.tasks.is_stranded:
             await self._abandon()
         self.phase.is_leaving = True

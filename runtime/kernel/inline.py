@@ -25,9 +25,20 @@ __all__ = ["InlineCaller"]
 class InlineCaller:
     """Does what the run it waits for wants done, one piece of work at a time."""
 
-    __slots__ = ("_end_telling", "_is_done", "_is_watched", "_scope", "_wake", "_work", "outcome")
+    __slots__ = (
+        "_context",
+        "_end_telling",
+        "_is_done",
+        "_is_watched",
+        "_scope",
+        "_wake",
+        "_work",
+        "outcome",
+    )
 
-    def __init__(self, is_watched: bool) -> None:
+    def __init__(self, context: Context, is_watched: bool) -> None:
+        self._context = context
+        """What work starts in, each piece in a copy."""
         self._is_watched = is_watched
         self.outcome: RunOutcome | None = None
         """How the run ended; ``None`` when it left memory without an end that is known here."""
@@ -84,7 +95,7 @@ class InlineCaller:
             if work is not None:
                 try:
                     with anyio.CancelScope() as self._scope:
-                        await stepped(work, context=Context(), is_lent=True)
+                        await stepped(work, context=self._context.copy(), is_lent=True)
                 except BaseException as error:
                     passed = _passed(error)
                     if passed is not None:

@@ -59,7 +59,7 @@ class InlineCalls:
         hub, runs, expected = self._services.hub, self._runs, self._services.returns.expected
         run_id = hub.ports.ids.run_id(hub.ports.clock.now())
         kept = expected[run_id] = Return()
-        caller = runs.callers[run_id] = InlineCaller(hub.ports.is_watched)
+        caller = runs.callers[run_id] = InlineCaller(hub.tasks.lent, hub.tasks.is_watched)
         try:
             opening = e.SessionOpen(
                 run_id=run_id, open_agent=definition.name, input_json=input_json, message=message,
