@@ -20,7 +20,7 @@ from hubbub.hub.errors import DefinitionError
 from hubbub.hub.masking.safe_repr import SafeRepr
 from hubbub.hub.near_misses import shown, unmade
 from hubbub.hub.texts import text_problem
-from hubbub.hub.values import LIMIT_OF_TIME, Secret, is_count, is_time_limit
+from hubbub.hub.values import COUNTED, LIMIT_OF_TIME, Secret, is_count, is_time_limit
 
 __all__ = ["ApprovesTools", "ListedTools", "McpServer", "mcp"]
 
@@ -212,7 +212,7 @@ def _problems_of(server: McpServer) -> Iterator[str]:
     yield from _approval_problems(server.approval, server.approval_timeout)
     limit: object = server.max_tools
     if not is_count(limit):
-        yield f"max_tools {shown(limit)}: at least 1"
+        yield f"max_tools {shown(limit)}: {COUNTED}"
     protocol: object = server.protocol
     if protocol not in ("auto", "2025", "2026"):
         yield f"protocol {shown(protocol)}: 'auto', '2025' or '2026'"

@@ -30,7 +30,7 @@ from hubbub.hub.errors import BadPattern, DefinitionError
 from hubbub.hub.hub import Hub
 from hubbub.hub.near_misses import shown
 from hubbub.hub.tasks.callables import is_async, yielding_problem
-from hubbub.hub.values import is_count
+from hubbub.hub.values import COUNTED, is_count
 
 __all__ = [
     "AttachedChannel",
@@ -167,5 +167,5 @@ def _problems(channel: Channel) -> list[str]:
     if is_async(channel.state):
         problems.append("state: expected a plain function; what takes time belongs into on_start")
     if channel.buffer is not None and not is_count(channel.buffer):
-        problems.append("buffer: at least 1")
+        problems.append(f"buffer: {COUNTED}")
     return problems

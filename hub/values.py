@@ -21,6 +21,7 @@ from hubbub.hub.near_misses import kind_of, shown
 from hubbub.hub.texts import text_problem
 
 __all__ = [
+    "COUNTED",
     "LIMIT_OF_TIME",
     "NULL",
     "Form",
@@ -54,6 +55,9 @@ NULL: Final[Json] = msgspec.Raw(b"null")
 
 MAX_SECONDS: Final = 10.0 * 365 * 86_400
 MAX_COUNT: Final = 2**63 - 1
+
+COUNTED: Final = "at least 1 and below 2**63"
+"""What ``is_count`` is true of, in a message."""
 
 LIMIT_OF_TIME: Final = f"seconds above 0 and below {MAX_SECONDS:,.0f}"
 """What ``is_time_limit`` is true of, in a message."""

@@ -34,6 +34,7 @@ from hubbub.hub.events import Limits
 from hubbub.hub.masking.safe_repr import SafeRepr
 from hubbub.hub.near_misses import kind_of, shown, told_fields, unmade
 from hubbub.hub.tasks.callables import is_async
+from hubbub.hub.values import COUNTED
 
 __all__ = [
     "AgentDefinition",
@@ -338,7 +339,7 @@ def _model_problems(agent: AgentDefinition) -> Iterable[str]:
     if agent.type == "ai_human" and agent.side_b is not None:
         yield "side_b: the other side of ai_human is the user; give type='dual_ai'"
     if not is_limit(agent.max_session_turns):
-        yield "max_session_turns: at least 1"
+        yield f"max_session_turns: {COUNTED}"
     if agent.supports_checkpointing and agent.type == "dual_ai":
         yield "supports_checkpointing: needs a user to ask; 'dual_ai' has none"
     if agent.emits_start_complete:
@@ -356,7 +357,7 @@ def _side_problems(path: str, side: object) -> Iterable[str]:
     if not isinstance(side.label, str):
         yield f"{path}.label: expected a text"
     if not is_limit(side.max_steps):
-        yield f"{path}.max_steps: at least 1"
+        yield f"{path}.max_steps: {COUNTED}"
     if not isinstance(side.stop_on_response, bool):
         yield f"{path}.stop_on_response: expected True or False"
     yield from absent_or_named(path, side, "stop_tool", "stop_tool_response_property")

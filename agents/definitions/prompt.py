@@ -35,6 +35,7 @@ from hubbub.hub.errors import DefinitionError
 from hubbub.hub.events import Limits
 from hubbub.hub.masking.safe_repr import SafeRepr
 from hubbub.hub.near_misses import shown, told_fields, unmade
+from hubbub.hub.values import COUNTED
 
 __all__ = [
     "Immediate",
@@ -304,7 +305,7 @@ def _resumable_problems(resumable: Resumable) -> Iterable[str]:
         wrong: object = resumable.receives_messages
         yield f"resumable.receives_messages: 'side_a' or 'side_b', not {shown(wrong)}"
     if not is_limit(resumable.max_instances):
-        yield "resumable.max_instances: at least 1"
+        yield f"resumable.max_instances: {COUNTED}"
     if resumable.parent_communication not in ("implicit", "explicit"):
         wrong = resumable.parent_communication
         yield f"resumable.parent_communication: 'implicit' or 'explicit', not {shown(wrong)}"

@@ -25,7 +25,7 @@ from hubbub.agents.model_choice import one_model_problems
 from hubbub.hub.errors import DefinitionError
 from hubbub.hub.masking.safe_repr import SafeRepr
 from hubbub.hub.near_misses import shown
-from hubbub.hub.values import is_count
+from hubbub.hub.values import COUNTED, is_count
 
 __all__ = ["SKILL_PREFIX", "Skill", "passthrough_problems"]
 
@@ -83,7 +83,7 @@ class Skill(SafeRepr, frozen=True, kw_only=True):
         if not isinstance(self.model, str) or self.model:
             problems.extend(one_model_problems("model", self.model))
         if not is_count(self.max_iterations):
-            problems.append("max_iterations: at least 1")
+            problems.append(f"max_iterations: {COUNTED}")
         problems.extend(variable_problems("variables", self.variables))
         problems.extend(env_problems("env", self.env))
         problems.extend(_path_problems(self))

@@ -54,7 +54,7 @@ from hubbub.hub.errors import (
 from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.near_misses import shown
 from hubbub.hub.ports import Clock
-from hubbub.hub.values import check_counts, is_count, is_seconds
+from hubbub.hub.values import COUNTED, check_counts, is_count, is_seconds
 
 __all__ = ["Fault", "FunctionModel", "ScriptItem", "ScriptedModel", "call", "reply"]
 
@@ -107,7 +107,7 @@ class Fault(Struct, frozen=True):
         if self.kind not in _KINDS:
             raise BadValue(what, f"unknown kind; one of {', '.join(_KINDS)}")
         if self.times is not None and not is_count(self.times):
-            raise BadValue(what, "times: a whole number of at least 1, or None forever")
+            raise BadValue(what, f"times: a whole number, {COUNTED}, or None forever")
         if not is_count(self.after, 0) or not (self.status is None or is_count(self.status, 0)):
             raise BadValue(what, "after and status: whole numbers that are not negative")
         if not all(

@@ -321,10 +321,22 @@ def test_a_subagent_tool_has_every_knob_with_its_default() -> None:
         ({}, "receives_messages: required; 'side_a' or 'side_b'"),
         ({"receives_messages": "side_c"}, "receives_messages: 'side_a' or 'side_b', not 'side_c'"),
         ({"receives_messages": []}, "receives_messages: 'side_a' or 'side_b', not []"),
-        ({"receives_messages": "side_a", "max_instances": 0}, "max_instances: at least 1"),
-        ({"receives_messages": "side_a", "max_instances": -1}, "max_instances: at least 1"),
-        ({"receives_messages": "side_a", "max_instances": 2.0}, "max_instances: at least 1"),
-        ({"receives_messages": "side_a", "max_instances": True}, "max_instances: at least 1"),
+        (
+            {"receives_messages": "side_a", "max_instances": 0},
+            "max_instances: at least 1 and below 2**63",
+        ),
+        (
+            {"receives_messages": "side_a", "max_instances": -1},
+            "max_instances: at least 1 and below 2**63",
+        ),
+        (
+            {"receives_messages": "side_a", "max_instances": 2.0},
+            "max_instances: at least 1 and below 2**63",
+        ),
+        (
+            {"receives_messages": "side_a", "max_instances": True},
+            "max_instances: at least 1 and below 2**63",
+        ),
         (
             {"receives_messages": "side_a", "parent_communication": "loud"},
             "parent_communication: 'implicit' or 'explicit', not 'loud'",

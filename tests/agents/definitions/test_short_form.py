@@ -133,7 +133,7 @@ def test_all_problems_of_a_call_are_reported_at_once_by_the_options_names() -> N
         "prompt: expected a text",
         'model: give "provider:name", a registered name, or a Model',
         "tools[0]: len is not a tool; decorate the function with @tool",
-        "max_steps: at least 1",
+        "max_steps: at least 1 and below 2**63",
         "hooks: expected a list of hook ids",
     )
 

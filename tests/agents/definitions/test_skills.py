@@ -112,6 +112,7 @@ def test_a_name_is_one_word(name: object) -> None:
         ({"model": None}, "model: NoneType has no `call`"),
         ({"max_iterations": 0}, "max_iterations: at least 1"),
         ({"max_iterations": True}, "max_iterations: at least 1"),
+        ({"max_iterations": 2**63}, "max_iterations: at least 1 and below 2**63"),
         ({"max_iterations": None}, "max_iterations: at least 1"),
         ({"variables": ["A"]}, "variables[0]: expected VariableDefinition, not str"),
         ({"env": {"A": 3}}, "env.A: expected a text, not int"),

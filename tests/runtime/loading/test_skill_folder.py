@@ -173,7 +173,7 @@ def skills(draw: st.DrawFn) -> Skill:
         tools=tools,
         agents=agents,
         model=draw(TEXTS),
-        max_iterations=draw(st.integers(1, 2**80)),
+        max_iterations=draw(st.integers(1, 2**63 - 1)),
         variables=[
             VariableDefinition(name=name, required=not value, type="text" if value else "secret")
             for name, value in defaults.items()
