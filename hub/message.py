@@ -86,6 +86,9 @@ def session_message(
     if not isinstance(said, Message):
         if problem := bytes_problem(said):
             raise BadValue("message", problem)
+        if isinstance(said, list | tuple):
+            raise BadValue("message", "a list holds at least one part, such as Image(data), beside "
+                           "texts; send a text alone as a str")  # fmt: skip
         raise BadValue("message", f"expected a str or Message, not {kind_of(said)}; use str(...)")
     message = said
     check_text("message.content", message.content)

@@ -645,7 +645,7 @@ async def test_text_is_a_message(hub):
 @pytest.mark.parametrize(
     "bad",
     [
-        None, 7, b"bytes", ["a"], {"content": "a"}, Message(7), Message("a", role=None),
+        None, 7, b"bytes", ["a"], [], {"content": "a"}, Message(7), Message("a", role=None),
         Message("a", role=""), Message("a", attachments="file.txt"), Message("a", attachments=[1]),
         Message("a", metadata={"x": object()}), Message("a", metadata=["x"]), Message("a", key=7),
         Message("a", silent="yes"), "x" * (MAX_MESSAGE_CHARS + 1),
@@ -659,3 +659,10 @@ async def test_what_is_no_message_is_refused_with_a_clear_error(hub, bad):
         with pytest.raises(BadValue, match=r"^message"):
             make(bad)
     assert hub.statistics().waiting == 1, "only the opening"
+
+
+@pytest.mark.parametrize("said", [[], [""], ("a", "b")])
+async def test_a_list_without_a_part_says_what_a_list_is_for(hub, said):
+    run_id = await open_run(hub)
+    with pytest.raises(BadValue, match="at least one part, such as Image"):
+        hub.send_to_run(run_id, said)

@@ -13,6 +13,7 @@ from hubbub.runtime.mcp import lines
 from hubbub.runtime.models.scripted import call
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.anyio,
     pytest.mark.spec("L-09"),
     pytest.mark.skipif(sys.platform == "win32", reason="there the SDK starts commands"),

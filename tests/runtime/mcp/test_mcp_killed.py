@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.spec("P-10", "L-09"),
     pytest.mark.skipif(sys.platform == "win32", reason="no kill -9 there"),
 ]

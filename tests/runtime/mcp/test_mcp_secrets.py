@@ -14,7 +14,7 @@ from support.mcp_servers import Results, mcp_agent
 from hubbub import Runtime, ScriptedModel, Secret, mcp
 from hubbub.runtime.models.scripted import call
 
-pytestmark = [pytest.mark.anyio, pytest.mark.spec("L-09")]
+pytestmark = [pytest.mark.anyio, pytest.mark.long, pytest.mark.spec("L-09")]
 
 SECRET = "tok-6f1d9a-not-to-be-seen"
 

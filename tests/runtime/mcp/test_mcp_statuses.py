@@ -18,6 +18,7 @@ from hubbub import Runtime, ScriptedModel, Secret, mcp
 from hubbub.runtime.models.scripted import call
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.anyio,
     pytest.mark.spec("L-09"),
     # Trio says so of generators of httpx2, which the SDK's client leaves to the collector.
