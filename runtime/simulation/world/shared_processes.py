@@ -46,8 +46,8 @@ AGAIN: Final = 1.0
 """Seconds after which another worker begins in the place of one that a crash has killed."""
 
 
-class Seat:
-    """Where one worker is at work after the other."""
+class WorkerSlot:
+    """Holds one worker, and the next one when that has died."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -84,7 +84,7 @@ class SharedProcesses(Processes):
         self._shared = SharedMemory(ports.clock, ids=ports.ids)
         self._shared.writers = history.writers = []
         self._latency = LATENCIES[history.seed % len(LATENCIES)]
-        self._seats = [Seat(number) for number in range(count)]
+        self._slots = [WorkerSlot(number) for number in range(count)]
         self._stopped = StoppedTasks()
         plan.life_here = self._stopped.here
         self._by_life: dict[int, Process] = {}
@@ -110,36 +110,36 @@ class SharedProcesses(Processes):
     async def _begin(self) -> Process:
         if not self._is_up:
             self._is_up = True
-            for seat in self._seats:
-                await self._fill(seat)
-                seat.keeper = anyio.CancelScope()
-                self._group.start_soon(self._keep, seat, name="hubbub worker")
+            for slot in self._slots:
+                await self._fill(slot)
+                slot.keeper = anyio.CancelScope()
+                self._group.start_soon(self._keep, slot, name="hubbub worker")
             faults, self._faults = self._faults, []
             for fault in faults:
                 self._group.start_soon(self._strike, fault, name="hubbub worker fault")
         return await super()._begin()
 
-    async def _fill(self, seat: Seat) -> None:
+    async def _fill(self, slot: WorkerSlot) -> None:
         """Begin a worker, and another one as long as faults kill it before it is at work."""
-        while seat.at_work is None:
-            life = self._new_life(seat.number)
-            journal, seat.link = self._journal(is_worker=True)
-            seat.process = process = self._make(life, journal)
+        while slot.at_work is None:
+            life = self._new_life(slot.number)
+            journal, slot.link = self._journal(is_worker=True)
+            slot.process = process = self._make(life, journal)
             self._start(process)
             await process.wait_begun()
             if process.error is not None:
                 raise process.error
 
-    async def _keep(self, seat: Seat) -> None:
+    async def _keep(self, slot: WorkerSlot) -> None:
         """Begin another worker whenever the one in a place has died."""
-        with seat.keeper:
-            while (process := seat.process) is not None:
+        with slot.keeper:
+            while (process := slot.process) is not None:
                 await process.wait_ended()
                 if process.error is not None:
                     raise process.error
-                await self._plan.wait_over(seat.down)
-                seat.down = AGAIN
-                await self._fill(seat)
+                await self._plan.wait_over(slot.down)
+                slot.down = AGAIN
+                await self._fill(slot)
 
     def _start(self, process: Process) -> None:
         async def live() -> None:
@@ -179,11 +179,11 @@ class SharedProcesses(Processes):
         """Begin no more workers, and hold none up; returns those at work."""
         self._is_up = False
         self._stopped.resume_all()
-        for seat in self._seats:
-            seat.keeper.cancel()
-            if seat.link is not None:
-                seat.link.mend()
-        return [seat.process for seat in self._seats if seat.process is not None]
+        for slot in self._slots:
+            slot.keeper.cancel()
+            if slot.link is not None:
+                slot.link.mend()
+        return [slot.process for slot in self._slots if slot.process is not None]
 
     async def _end(self) -> None:
         workers = self._stand_down()
@@ -210,16 +210,16 @@ class SharedProcesses(Processes):
 
     def cancel_crashes(self) -> None:
         super().cancel_crashes()
-        for seat in self._seats:
-            if seat.process is not None:
-                seat.process.cancel_crashes()
+        for slot in self._slots:
+            if slot.process is not None:
+                slot.process.cancel_crashes()
 
     # ── what goes wrong with workers ─────────────────────────────────────────────────────────
 
     async def _strike(self, fault: WorkerFault) -> None:
         await anyio.sleep(fault.at)
-        seat = self._seats[fault.worker]
-        process, link = seat.at_work, seat.link
+        slot = self._slots[fault.worker]
+        process, link = slot.at_work, slot.link
         if self._plan.is_over or process is None or link is None:
             return
         number = process.life.number
@@ -227,7 +227,7 @@ class SharedProcesses(Processes):
             case KillWorker():
                 self._plan.note("worker", "kill", fault.worker)
                 self._stopped.resume(number)
-                seat.down = fault.seconds
+                slot.down = fault.seconds
                 process.kill()
             case PauseWorker() if not self._stopped.is_stopped(number):
                 self._plan.note("worker", "pause", fault.worker, fault.seconds)
@@ -256,12 +256,12 @@ class SharedProcesses(Processes):
 
     @property
     def runtimes(self) -> Sequence[Runtime]:
-        workers = [seat.at_work for seat in self._seats]
+        workers = [slot.at_work for slot in self._slots]
         return [*(x.runtime for x in workers if x is not None), *super().runtimes]
 
     async def is_busy(self, runtime: Runtime) -> bool:
-        for seat in self._seats:
-            process, link = seat.at_work, seat.link
+        for slot in self._slots:
+            process, link = slot.at_work, slot.link
             if process is None or link is None or link.is_cut:
                 return True
             if self._stopped.is_stopped(process.life.number):

@@ -12,16 +12,16 @@ from hubbub.runtime.stores.postgres.address import PostgresAddress
 from hubbub.runtime.stores.postgres.connection import PostgresConnection
 from hubbub.runtime.stores.postgres.faults import postgres_failure
 from hubbub.runtime.stores.postgres.schema import check_server, drop_schema, make_schema
-from hubbub.runtime.stores.postgres.seat import WriterSeat
 from hubbub.runtime.stores.postgres.store_reader import PostgresStoreReader
 from hubbub.runtime.stores.postgres.writer import PUT_CONTENT
+from hubbub.runtime.stores.postgres.writer_lock import WriterLock
 from hubbub.runtime.stores.sql.intake import SqlIntake
 
 __all__ = ["PostgresIntake", "open_postgres_intake"]
 
 
 class PostgresIntake(SqlIntake):
-    """Puts runs in by the connection that has the store's seat.  See ``RunIntake``."""
+    """Puts runs in by the connection that holds the store's lock.  See ``RunIntake``."""
 
     _db: PostgresConnection
 
@@ -56,21 +56,21 @@ def open_postgres_intake(address: PostgresAddress, new_name: str) -> Iterator[Po
     inside raises.  Raises ``OperatorError`` where nothing can be written.
     """
     db = PostgresConnection(address, f"hubbub:{address.schema}:import")
-    seat = WriterSeat(db)
+    lock = WriterLock(db)
     try:
         db.connect()
         check_server(db)
         is_new = make_schema(db, new_name)
-        seat.take(f"{socket.gethostname()}:{os.getpid()}")
+        lock.take(f"{socket.gethostname()}:{os.getpid()}")
         try:
             yield PostgresIntake(db)
         except BaseException:
             if is_new:
                 db.roll_back()
                 drop_schema(db)
-                seat.worker = 0
+                lock.worker = 0
             raise
-        seat.leave()
+        lock.leave()
     except psycopg.Error as error:
         raise OperatorError(postgres_failure(address.place, error)) from None
     finally:

@@ -30,9 +30,9 @@ from hubbub.runtime.stores.postgres.connection import PostgresConnection
 from hubbub.runtime.stores.postgres.faults import is_passing, postgres_failure
 from hubbub.runtime.stores.postgres.schema import check_server, make_schema
 from hubbub.runtime.stores.postgres.sealing import Seal
-from hubbub.runtime.stores.postgres.seat import WriterSeat
 from hubbub.runtime.stores.postgres.store_reader import PostgresStoreReader, open_postgres_reader
 from hubbub.runtime.stores.postgres.writer import PostgresWriter
+from hubbub.runtime.stores.postgres.writer_lock import WriterLock
 from hubbub.runtime.stores.sql.queued import QueuedStore
 from hubbub.runtime.stores.sql.reader import READ_ERRORS
 from hubbub.runtime.stores.sql.rows import PUT_NOTE
@@ -91,7 +91,7 @@ class PostgresStore(QueuedStore):
         self._work, self._begun = anyio.Event(), anyio.Event()
         place, schema = self._address.place, self._address.schema
         self._seal = Seal(place, self._environ)
-        self._seat = WriterSeat(PostgresConnection(self._address, f"hubbub:{schema}:writer"))
+        self._lock = WriterLock(PostgresConnection(self._address, f"hubbub:{schema}:writer"))
         self._reader_db = PostgresConnection(self._address, f"hubbub:{schema}:reader")
         try:
             self._writing = self._make_worker()
@@ -119,7 +119,7 @@ class PostgresStore(QueuedStore):
             try:
                 await worker.run(begin)
             except psycopg.Error as error:
-                is_there = self._seat.db.pid or "the database system is" in str(error)
+                is_there = self._lock.db.pid or "the database system is" in str(error)
                 if is_there or not is_passing(error):
                     raise
                 raise OperatorError(postgres_failure(self._address.place, error)) from None
@@ -127,21 +127,21 @@ class PostgresStore(QueuedStore):
         await self._persist(do)
 
     def _open_writer(self, new_name: str) -> None:
-        db = self._seat.db
+        db = self._lock.db
         db.connect()
         check_server(db)
         make_schema(db, new_name)
         meta = dict(db.execute("SELECT key, value FROM meta").fetchall())
         if "proof" in meta:
             self._seal.check(meta["proof"])
-        self._seat.take(f"{socket.gethostname()}:{os.getpid()}")
+        self._lock.take(f"{socket.gethostname()}:{os.getpid()}")
         if "proof" not in meta:
             db.execute("INSERT INTO meta VALUES ('proof', ?)", (self._seal.proof(),))
         self.name = meta["store"]
         db.executemany(PUT_NOTE, list(self._published.items()))
-        self._writer = PostgresWriter(self._seat, self._seal)
+        self._writer = PostgresWriter(self._lock, self._seal)
         self.tip, self._depths = self._writer.tip, self._writer.depths
-        log.info("store.opened", place=self._address.place, worker=self._seat.worker)
+        log.info("store.opened", place=self._address.place, worker=self._lock.worker)
 
     def _open_reader(self) -> None:
         self._reader_db.connect()
@@ -152,11 +152,11 @@ class PostgresStore(QueuedStore):
 
     def _close_writer(self) -> None:
         try:
-            self._seat.leave()
+            self._lock.leave()
         except psycopg.Error:
             log.warning("store.left_without_word", place=self._address.place)
         finally:
-            self._seat.db.close()
+            self._lock.db.close()
 
     def _close_reader(self) -> None:
         self._reader_db.close()

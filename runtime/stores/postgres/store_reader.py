@@ -13,7 +13,7 @@ from hubbub.runtime.stores.postgres.address import PostgresAddress
 from hubbub.runtime.stores.postgres.connection import POSTGRES, PostgresConnection
 from hubbub.runtime.stores.postgres.faults import postgres_failure
 from hubbub.runtime.stores.postgres.schema import has_schema
-from hubbub.runtime.stores.postgres.seat import holder_of
+from hubbub.runtime.stores.postgres.writer_lock import holder_of
 from hubbub.runtime.stores.sql.store_reader import PAGE, SqlStoreReader
 
 __all__ = ["PostgresStoreReader", "open_postgres_reader"]

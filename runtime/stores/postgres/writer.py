@@ -16,7 +16,7 @@ from hubbub.hub.store.ledger import Ledger
 from hubbub.runtime.stores.postgres.faults import is_of_contents
 from hubbub.runtime.stores.postgres.rows import PostgresRows
 from hubbub.runtime.stores.postgres.sealing import Seal
-from hubbub.runtime.stores.postgres.seat import LOST, SeatLost, WriterSeat
+from hubbub.runtime.stores.postgres.writer_lock import LOST, WriterLock, WriterReplaced
 from hubbub.runtime.stores.sql.rows import Row, values_of
 from hubbub.runtime.stores.sql.writer import (
     Applied,
@@ -34,9 +34,9 @@ class PostgresWriter(LedgerWriter):
 
     _rows: PostgresRows
 
-    def __init__(self, seat: WriterSeat, seal: Seal) -> None:
-        self._seat = seat
-        self._db = seat.db
+    def __init__(self, lock: WriterLock, seal: Seal) -> None:
+        self._lock = lock
+        self._db = lock.db
         self._seal = seal
         self._in_doubt: Applied | None = None
         """What the batch has come to whose commit nobody has acknowledged yet."""
@@ -54,11 +54,11 @@ class PostgresWriter(LedgerWriter):
         """Go on after an attempt that failed: what the batch has come to if it was committed all
         the same; else it is to be written again, as it was before it was tried.
 
-        Raises what ``WriterSeat.take_again`` does.
+        Raises what ``WriterLock.take_again`` does.
         """
         if self._db.is_lost:
-            committed = self._seat.take_again()
-            if self._in_doubt is not None and committed == self._seat.group:
+            committed = self._lock.take_again()
+            if self._in_doubt is not None and committed == self._lock.group:
                 return self._settled()
         self._in_doubt = None
         self._db.roll_back()
@@ -77,17 +77,20 @@ class PostgresWriter(LedgerWriter):
     # ── a batch ──────────────────────────────────────────────────────────────────────────────
 
     def write(self, batch: Sequence[Operation]) -> Applied:
-        """Write a batch, all or nothing, durably.  Raises ``SeatLost`` and ``psycopg.Error``."""
+        """Write a batch, all or nothing, durably.
+
+        Raises ``WriterReplaced`` and ``psycopg.Error``.
+        """
         return self._write(batch)
 
     def _write(self, batch: Sequence[Operation]) -> Applied:
         db = self._db
         with db.pipeline():
             db.execute("BEGIN")
-            renewed = db.execute(*self._seat.renewal())
+            renewed = db.execute(*self._lock.renewal())
             asked = self._rows.ask(batch)
         if renewed.fetchone() is None:
-            raise SeatLost(f"{db.address.place}: {LOST}")
+            raise WriterReplaced(f"{db.address.place}: {LOST}")
         self._rows.take_in(asked)
         for operation in batch:
             if isinstance(operation, Commit):
@@ -120,7 +123,7 @@ class PostgresWriter(LedgerWriter):
             execute(_PUT_NUMBERS, (list(new.values()), list(new)))
             self._rows.new_numbers = {}
         if changes.events:
-            execute(_PUT_EVENTS, (*_columns(changes.events), self._seat.worker))
+            execute(_PUT_EVENTS, (*_columns(changes.events), self._lock.worker))
         if changes.waiting:
             execute(_PUT_WAITING, _columns(changes.waiting))
         if changes.accepted:
@@ -137,7 +140,7 @@ class PostgresWriter(LedgerWriter):
         """Note whose the trees are that begin."""
         new = [(row.number, row.agent) for row in rows if row.number == row.root and not row.seq]
         if new:
-            self._db.execute(_PUT_TREES, (*_columns(new), self._seat.worker))
+            self._db.execute(_PUT_TREES, (*_columns(new), self._lock.worker))
 
     def _send_beside(self, batch: Sequence[Operation]) -> None:
         """Contents that accepted items name, and values of secrets."""

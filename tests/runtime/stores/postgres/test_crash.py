@@ -26,7 +26,7 @@ class DyingPostgres(DyingStore, PostgresStore):
         await self._writing.run(partial(self._writer.write, batch))
 
     def bury(self) -> None:
-        self._seat.db.close()
+        self._lock.db.close()
         self._reader_db.close()
 
 

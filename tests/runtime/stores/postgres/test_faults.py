@@ -242,7 +242,7 @@ def test_who_lost_the_store_to_another_runtime_writes_nothing_more(
         first, second = PostgresStore(address), PostgresStore(address)
         await first.open()
         await open_run(first, A_RUN)
-        server.query(f"SELECT pg_terminate_backend({first._seat.db.pid})")
+        server.query(f"SELECT pg_terminate_backend({first._lock.db.pid})")
         await second.open()
         assert not (await write(second, A_RUN, 0, AgentStatus(status="second"))).error
         late = await write(first, A_RUN, 0, AgentStatus(status="first"))
@@ -252,7 +252,7 @@ def test_who_lost_the_store_to_another_runtime_writes_nothing_more(
         # Nor when the other one has left again.
         third = PostgresStore(address)
         await third.open()
-        server.query(f"SELECT pg_terminate_backend({third._seat.db.pid})")
+        server.query(f"SELECT pg_terminate_backend({third._lock.db.pid})")
         async with Runtime(store=PostgresStore(address)):
             pass
         assert (

@@ -1,9 +1,9 @@
-"""``WriterSeat``: the one place at a store from which it is written.
+"""``WriterLock``: what makes one runtime at a time the writer of a store.
 
     an advisory lock     held by the connection: a second runtime is refused at once, and who dies
                          or loses the connection lets it go
-    a row in ``worker``  checked by every group of commits: who lost the seat to another one, while
-                         the connection was gone, writes nothing more
+    a row in ``worker``  checked by every group of commits: a writer that another one has replaced,
+                         while its connection was gone, writes nothing more
 
 The row's ``group_no`` is the number of the last group that was committed: after a connection was
 lost in the middle of a commit, it says what became of that.
@@ -18,7 +18,7 @@ from hubbub.runtime.stores.postgres.connection import PostgresConnection
 from hubbub.runtime.stores.postgres.schema import LOCK, check_server
 from hubbub.runtime.stores.sql.in_use import StoreInUse
 
-__all__ = ["SeatLost", "WriterSeat", "holder_of"]
+__all__ = ["WriterLock", "WriterReplaced", "holder_of"]
 
 LOCKED: Final = "55P03"
 
@@ -31,12 +31,12 @@ LOST: Final = (
 )
 
 
-class SeatLost(OperatorError):
+class WriterReplaced(OperatorError):
     """Another runtime is at work on the store now."""
 
 
-class WriterSeat:
-    """Taken by one runtime at a time; used in the writing thread."""
+class WriterLock:
+    """Held by one runtime at a time; used in the writing thread."""
 
     def __init__(self, db: PostgresConnection) -> None:
         self.db = db
@@ -48,7 +48,7 @@ class WriterSeat:
         """The server's process that had the lock last."""
 
     def take(self, name: str) -> None:
-        """Sit down.  Raises ``StoreInUse``, which says who is at work."""
+        """Become the writer.  Raises ``StoreInUse``, which says who is at work."""
         self._lock()
         execute = self.db.execute
         execute("UPDATE worker SET live = false WHERE live")
@@ -60,10 +60,10 @@ class WriterSeat:
         self.group = 0
 
     def take_again(self) -> int:
-        """Sit down again after the connection was lost; the group that was committed last.
+        """Go on after the connection was lost; the group that was committed last.
 
-        Raises ``SeatLost`` where another runtime sat there meanwhile, ``psycopg.Error`` where the
-        server is still away, or has not noticed yet that the former connection is gone.
+        Raises ``WriterReplaced`` where another runtime was the writer meanwhile, ``psycopg.Error``
+        where the server is still away, or has not noticed yet that the former connection is gone.
         """
         self.db.connect()
         check_server(self.db)
@@ -79,20 +79,20 @@ class WriterSeat:
         except StoreInUse:
             found = self._row()
             if found is not None and not found[0]:
-                raise SeatLost(f"{self.db.address.place}: {LOST}") from None
+                raise WriterReplaced(f"{self.db.address.place}: {LOST}") from None
             raise psycopg.OperationalError("the former connection still has the lock") from None
         found = self._row()
         if found is None or not found[0]:
-            raise SeatLost(f"{self.db.address.place}: {LOST}")
+            raise WriterReplaced(f"{self.db.address.place}: {LOST}")
         return int(found[1])
 
     def renewal(self) -> tuple[str, tuple[int, int]]:
-        """A statement that begins the next group; it finds no row where the seat is lost."""
+        """A statement that begins the next group; it finds no row once this writer is replaced."""
         self.group += 1
         return _RENEW, (self.group, self.worker)
 
     def leave(self) -> None:
-        """Let another one sit down; the connection is closed next."""
+        """Let another one write; the connection is closed next."""
         if self.worker and not self.db.is_lost:
             self.db.roll_back()
             self.db.execute("UPDATE worker SET live = false WHERE id = ?", (self.worker,))
