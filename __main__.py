@@ -26,9 +26,10 @@ try:
     from hubbub.runtime.cli.assets_command import assets_command
     from hubbub.runtime.cli.chat_command import chat_command
     from hubbub.runtime.cli.demo_command import demo_command
-    from hubbub.runtime.cli.printing import FAILED, Backend, CommandScreen
+    from hubbub.runtime.cli.printing import FAILED, INTERRUPTED, Backend, CommandScreen
     from hubbub.runtime.cli.serve_command import ServedAt, serve_command
     from hubbub.runtime.cli.store_commands import store_commands
+    from hubbub.runtime.cli.worker_command import worker_command
     from hubbub.runtime.text import printable
 except KeyboardInterrupt:  # As ``main`` ends, which is not there yet.
     sys.exit(130)
@@ -38,7 +39,6 @@ __all__ = ["main"]
 T = TypeVar("T")
 
 WRONG: Final = 2
-INTERRUPTED: Final = 130
 
 ABOUT: Final = "An event-hub actor system for LLM agents: every run is a durable actor on one hub."
 EXIT_CODES: Final = (
@@ -167,6 +167,7 @@ def _app() -> Any:
     app.command(assets_command(screen), name="assets")
     app.command(chat_command(screen, _converse), name="chat")
     app.command(serve_command(screen, _HttpServer()), name="serve")
+    app.command(worker_command(screen), name="worker")
     for name, command in store_commands(screen).items():
         app.command(command, name=name)
     return app

@@ -2,8 +2,9 @@
 
 structlog is imported at the first message, not with the package, and is never configured here:
 that is the application's part.  Until the application configures structlog, messages go to the
-standard library's logging under the name ``hubbub``.  No handler is attached to that: a program
-that configures nothing sees warnings and errors by logging's last resort, on stderr.
+standard library's logging under the name ``hubbub``, each record with ``hubbub_event`` and
+``hubbub_fields``.  No handler is attached to that: a program that configures nothing sees warnings
+and errors by logging's last resort, on stderr.
 
 Nothing that is logged raises: neither what an exception's class does, nor the application's part.
 
@@ -79,7 +80,8 @@ class Log:
 
         error = fields.pop("exc_info", None)
         text = " ".join((event, *(f"{name}={value!r}" for name, value in fields.items())))
-        logging.getLogger("hubbub").log(_LEVELS[level], "%s", text, exc_info=error)
+        parts = {"hubbub_event": event, "hubbub_fields": fields}
+        logging.getLogger("hubbub").log(_LEVELS[level], "%s", text, exc_info=error, extra=parts)
 
     def debug(self, event: str, **fields: Any) -> None:
         self._emit("debug", event, fields)

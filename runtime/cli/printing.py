@@ -14,6 +14,7 @@ from hubbub.runtime.text import printable
 
 __all__ = [
     "FAILED",
+    "INTERRUPTED",
     "Backend",
     "CommandScreen",
     "Loop",
@@ -28,6 +29,9 @@ T = TypeVar("T")
 
 FAILED: Final = 1
 """The exit code of what was tried and failed."""
+
+INTERRUPTED: Final = 130
+"""The exit code of what was cut off by its user."""
 
 Backend: TypeAlias = Literal["asyncio", "trio"]
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from hubbub.runtime.stores.sqlite.store import SqliteStore
 
 __all__ = [
-    "DEFAULT_STORE", "folder_of_store", "open_intake", "open_reader", "open_store", "sqlite_store",
-    "watch_of",
+    "DEFAULT_STORE", "folder_of_store", "open_intake", "open_reader", "open_store",
+    "place_of_store", "sqlite_store", "watch_of",
 ]  # fmt: skip
 
 DEFAULT_STORE: Final = "sqlite:.hubbub"
@@ -138,6 +138,15 @@ def folder_of_store(store: str) -> "DataFolder | None":
     from hubbub.runtime.stores.sqlite.folder import DataFolder
 
     return None if _postgres_address(store) is not None else DataFolder(_path(store))
+
+
+def place_of_store(store: str) -> str:
+    """What messages call the store that a text names: no password is in it.
+
+    Raises ``BadValue`` for a text that names no store that is kept.
+    """
+    address = _postgres_address(store)
+    return address.place if address is not None else f"sqlite:{_path(store)}"
 
 
 def _reader_of(store: str) -> StoreReader:
