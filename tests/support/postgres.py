@@ -3,10 +3,13 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +23,16 @@ from hubbub.runtime.stores.postgres.schema import has_schema
 from hubbub.runtime.stores.postgres.sealing import KEY_VARIABLE, Seal
 from hubbub.runtime.stores.postgres.store_reader import PostgresStoreReader
 
-__all__ = ["SECRETS_KEY", "SchemaRecord", "Server", "running_server", "schema_record"]
+__all__ = [
+    "SECRETS_KEY",
+    "SchemaRecord",
+    "Server",
+    "folder_in_memory",
+    "free_port",
+    "running_pair",
+    "running_server",
+    "schema_record",
+]
 
 BINARIES: Final = ("/usr/lib/postgresql/*/bin", "/usr/local/pgsql/bin", "/opt/homebrew/bin")
 
@@ -32,8 +44,9 @@ ENOUGH: Final = 1 << 30
 MISSING: Final = "PostgreSQL is not installed: apt-get install postgresql"
 
 SETTINGS: Final = {
-    "fsync": "on", "synchronous_commit": "on", "listen_addresses": "", "shared_buffers": "64MB",
-    "max_connections": "60", "max_wal_size": "256MB", "logging_collector": "off",
+    "fsync": "on", "synchronous_commit": "on", "listen_addresses": "127.0.0.1",
+    "shared_buffers": "64MB", "max_connections": "60", "max_wal_size": "256MB",
+    "logging_collector": "off",
     "autovacuum_naptime": "5s",
 }  # fmt: skip
 
@@ -50,13 +63,18 @@ def binaries() -> Path | None:
 
 
 class Server:
-    """A server with a database ``test``; each ``schema`` is a store."""
+    """A server with a database ``test``; each ``schema`` is a store.
+
+    It is reached by a socket in its folder, and at ``port`` of 127.0.0.1.
+    """
 
     def __init__(self, programs: Path, folder: Path) -> None:
         self._programs = programs
         self.folder = folder
         self.data = folder / "data"
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
+        self._starter = ThreadPoolExecutor(1)  # It ends with the thread that has started it.
         self._count = 0
         self._as_user: tuple[str, ...] = ()
         if os.geteuid() == 0:  # initdb refuses root.
@@ -81,12 +99,13 @@ class Server:
 
     def start(self, **settings: str) -> None:
         """Start it, and wait until it answers."""
-        options = SETTINGS | {"unix_socket_directories": str(self.folder)} | settings
+        options = SETTINGS | settings
+        options |= {"unix_socket_directories": str(self.folder), "port": str(self.port)}
         command = [*self._as_user, str(self._programs / "postgres"), "-D", str(self.data)]
         command += [f"--{name}={value}" for name, value in options.items()]
-        log = (self.folder / "log").open("ab")
-        self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/")
-        log.close()
+        with (self.folder / "log").open("ab") as log:
+            start = partial(subprocess.Popen, command, stdout=log, stderr=log, cwd="/")
+            self._process = self._starter.submit(start).result()
         for _ in range(1500):
             assert self._process.poll() is None, (self.folder / "log").read_text()[-2000:]
             try:
@@ -104,6 +123,15 @@ class Server:
             self._process.wait(60)
             self._process = None
 
+    def freeze(self, *, is_frozen: bool = True) -> None:
+        """Stop all its processes where they stand, or let them go on."""
+        assert self._process is not None
+        sent = signal.SIGSTOP if is_frozen else signal.SIGCONT
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
+        for pid in (self._process.pid, *map(int, children.read_text().split())):
+            with suppress(ProcessLookupError):
+                os.kill(pid, sent)
+
     def restart(self, **settings: str) -> None:
         self.stop()
         self.start(**settings)
@@ -111,17 +139,68 @@ class Server:
     def query(self, sql: str, *, database: str = "test") -> list[tuple[object, ...]]:
         """What a statement finds, as the server's owner."""
         with psycopg.connect(
-            host=str(self.folder), dbname=database, user="hubbub", autocommit=True
+            host=str(self.folder), port=self.port, dbname=database, user="hubbub", autocommit=True
         ) as db:
             cursor = db.execute(sql)  # type: ignore[call-overload]
             return cursor.fetchall() if cursor.description else []
 
     def dsn(self, schema: str = "", *, user: str = "hubbub", database: str = "test") -> str:
         """A new store, or the one of a schema."""
-        if not schema:
-            self._count += 1
-            schema = f"store_{self._count}"
-        return f"postgresql://{user}@/{database}?host={self.folder}&schema={schema}"
+        schema = schema or self.new_schema()
+        place = f"host={self.folder}&port={self.port}"
+        return f"postgresql://{user}@/{database}?{place}&schema={schema}"
+
+    def dsn_at(self, *ports: int, schema: str = "", database: str = "test") -> str:
+        """A store by TCP: at the server's port, or at others, which are tried in turn."""
+        places = ",".join(f"127.0.0.1:{port}" for port in ports or (self.port,))
+        schema = schema or self.new_schema()
+        return f"postgresql://hubbub@{places}/{database}?schema={schema}"
+
+    def new_schema(self) -> str:
+        self._count += 1
+        return f"store_{self._count}"
+
+    def end_connections(self, name: str = "hubbub:%") -> int:
+        """End those whose names are like that; how many there were."""
+        found = self.query(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            f"WHERE application_name LIKE '{name}' AND pid <> pg_backend_pid()"
+        )
+        return len(found)
+
+    def standby(self, folder: Path) -> "Server":
+        """A streaming standby, which this server's commits wait for from now on; not started."""
+        standby = Server(self._programs, folder)
+        self._run(
+            "pg_basebackup", "-D", str(standby.data), "-h", str(self.folder), "-p", str(self.port),
+            "-U", "hubbub", "-R", "-c", "fast", "--no-sync",
+        )  # fmt: skip
+        return standby
+
+    def wait_for_standby(self, *, is_wanted: bool = True) -> None:
+        """Have commits wait for any standby that streams, or for none any more."""
+        names = "*" if is_wanted else ""
+        self.query(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
+        self.query("SELECT pg_reload_conf()")
+        for _ in range(500):
+            states = self.query("SELECT sync_state FROM pg_stat_replication")
+            if not is_wanted or ("sync",) in states:
+                return
+            signal.sigtimedwait([], 0.02)
+        raise AssertionError(f"no standby is synchronous: {states}")
+
+    def promote(self) -> None:
+        """Make a standby the primary, which waits for no standby itself."""
+        self.query("SELECT pg_promote(true)")
+        self.wait_for_standby(is_wanted=False)
+
+
+def free_port() -> int:
+    """A port that nobody listens at."""
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        port: int = place.getsockname()[1]
+        return port
 
 
 def _exists(user: str) -> bool:
@@ -141,26 +220,45 @@ def _group_of(user: str) -> int:
 
 
 @contextmanager
-def running_server() -> Iterator[Server]:
+def running_server(**settings: str) -> Iterator[Server]:
     """A server, until this is left; skips the test where PostgreSQL is missing, but for CI."""
     programs = binaries()
     if programs is None:
         if os.environ.get("CI"):
             pytest.fail(MISSING)
         pytest.skip(MISSING)
-    # In memory wherever there is enough of it, also for CI: here processes die, not machines.
-    place = MEMORY if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ENOUGH else None
-    with tempfile.TemporaryDirectory(prefix="pg", dir=place, ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        folder.chmod(0o755)
+    with folder_in_memory() as folder:
         server = Server(programs, folder)
         try:
             server.make()
-            server.start()
+            server.start(**settings)
             server.query("CREATE DATABASE test", database="postgres")
             yield server
         finally:
             server.stop()
+
+
+@contextmanager
+def running_pair() -> Iterator[tuple[Server, Server]]:
+    """A server and its synchronous standby, until this is left."""
+    with running_server() as primary, folder_in_memory() as folder:
+        standby = primary.standby(folder)
+        try:
+            standby.start()
+            primary.wait_for_standby()
+            yield primary, standby
+        finally:
+            standby.stop()
+
+
+@contextmanager
+def folder_in_memory() -> Iterator[Path]:
+    """A folder, in memory wherever there is enough of it: here processes die, not machines."""
+    place = MEMORY if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ENOUGH else None
+    with tempfile.TemporaryDirectory(prefix="pg", dir=place, ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
 
 
 class SchemaRecord(Record):

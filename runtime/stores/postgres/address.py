@@ -9,6 +9,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from hubbub.hub.errors import BadValue
 from hubbub.hub.texts import check_label
+from hubbub.runtime.stores.postgres.attentive import AttentiveConnection
 
 __all__ = ["SCHEMA", "PostgresAddress"]
 
@@ -52,10 +53,12 @@ class PostgresAddress:
     def __repr__(self) -> str:
         return f"PostgresAddress({self.place!r})"
 
-    def connect(self, name: str) -> "psycopg.Connection[Any]":
+    def connect(self, name: str) -> AttentiveConnection:
         """A connection that the server knows under a name.  Raises ``psycopg.Error``."""
         parameters: dict[str, Any] = {"application_name": name, **self._parameters}
-        return psycopg.connect(autocommit=True, cursor_factory=psycopg.RawCursor, **parameters)
+        return AttentiveConnection.connect(
+            autocommit=True, cursor_factory=psycopg.RawCursor, **parameters
+        )
 
 
 def _parsed(text: str) -> tuple[dict[str, Any], str] | None:

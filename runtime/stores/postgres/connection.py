@@ -1,8 +1,8 @@
 """``PostgresConnection``: a connection that speaks as ``SqlConnection`` does, and is renewable."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, Final
 
@@ -10,6 +10,8 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from hubbub.runtime.stores.postgres.address import PostgresAddress
+from hubbub.runtime.stores.postgres.attentive import SILENCE, AttentiveConnection
+from hubbub.runtime.stores.postgres.faults import is_elsewhere
 from hubbub.runtime.stores.sql.connection import SqlCursor, SqlDialect
 
 __all__ = ["POSTGRES", "PostgresConnection"]
@@ -32,7 +34,8 @@ _IN_TRANSACTION: Final = frozenset(
 class PostgresConnection:
     """A connection to the schema of a store; ``prepare`` is called with each new one.
 
-    Its errors are ``psycopg.Error``.
+    It is lost when the server says nothing for ``silence`` seconds while it is asked (``None``:
+    it may take as long as it likes).  Its errors are ``psycopg.Error``.
     """
 
     def __init__(
@@ -40,24 +43,36 @@ class PostgresConnection:
         address: PostgresAddress,
         name: str,
         prepare: Callable[["PostgresConnection"], None] | None = None,
+        *,
+        silence: float | None = SILENCE,
     ) -> None:
         self.address = address
         self._name = name
         self._prepare = prepare
-        self._db: psycopg.Connection[Any] | None = None
+        self._silence = silence
+        self._db: AttentiveConnection | None = None
         self.pid = 0
         """The server's process for it."""
 
     def connect(self) -> None:
-        """Connect anew.  Raises ``psycopg.Error``, and what ``prepare`` raises."""
+        """Connect, or connect anew: to a primary, then.
+
+        Raises ``psycopg.Error``, and what ``prepare`` raises.
+        """
         self.close()
         self._db = db = self.address.connect(self._name)
         try:
+            db.silence = SILENCE
+            # With a limit on statements, a server would cancel a commit's wait for its standby.
             db.execute(
                 f"SET search_path TO \"{self.address.schema}\"; SET lock_timeout = '{LOCK_WAIT}'; "
-                "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; "
-                "SET tcp_keepalives_count = 3"
+                "SET statement_timeout = 0; SET tcp_keepalives_idle = 5; "
+                "SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3"
             )
+            if self.pid and db.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
+                # What is written here was a primary's: this one may be about to become it.
+                raise psycopg.OperationalError("the server is in recovery, and takes no writes yet")
+            db.silence = self._silence
             self.pid = db.info.backend_pid
             if self._prepare is not None:
                 self._prepare(self)
@@ -88,9 +103,18 @@ class PostgresConnection:
         cursor = psycopg.RawServerCursor(self._connected, "hubbub", withhold=is_apart)
         return cursor.execute(_translated(sql), values or None)
 
-    def pipeline(self) -> AbstractContextManager[Any]:
+    @contextmanager
+    def pipeline(self) -> Iterator[None]:
         """What is executed inside goes in one message; what it finds is there at its end."""
-        return self._connected.pipeline()
+        db = self._connected
+        try:
+            with db.pipeline():
+                yield
+        except psycopg.Error as error:
+            if is_elsewhere(error):
+                self.close()
+            raise
+        db.check_replicated()
 
     def roll_back(self) -> None:
         """End a transaction that came to nothing, as far as there still is one."""
@@ -105,7 +129,7 @@ class PostgresConnection:
                 db.close()
 
     @property
-    def _connected(self) -> "psycopg.Connection[Any]":
+    def _connected(self) -> AttentiveConnection:
         if self._db is None:
             raise psycopg.OperationalError("the connection is closed")
         return self._db

@@ -1,6 +1,6 @@
 """What errors of PostgreSQL mean: what passes, what is for people, what a commit is to blame for.
 
-passes      the server is away, restarts, has too much to do, or two transactions met
+passes      the server is away, restarts, has too much to do or no room, or two transactions met
 contents    a value that no table can hold: one commit's trouble
 the rest    is for people, as one line with a remedy
 """
@@ -11,11 +11,13 @@ import psycopg
 
 from hubbub.hub.errors import OperatorError
 
-__all__ = ["is_of_contents", "is_passing", "postgres_failure"]
+__all__ = ["is_elsewhere", "is_of_contents", "is_passing", "postgres_failure"]
 
 PASSING: Final = frozenset((
     "40001", "40P01", "55P03", "57014",  # Another transaction was in the way, or somebody.
     "57P01", "57P02", "57P03", "57P05", "53300", "25006", "25P03",  # The server is not there yet.
+    "25P04", "40003",  # It has ended the transaction, or does not know what became of it.
+    "53000", "53100", "53200",  # It has no room: somebody may make some.
 ))  # fmt: skip
 
 REMEDIES: Final = {
@@ -43,6 +45,11 @@ def is_passing(error: BaseException) -> bool:
     if code is None:  # Of the client: the connection is gone, or was never there.
         return isinstance(error, psycopg.OperationalError)
     return code in PASSING or code.startswith("08")
+
+
+def is_elsewhere(error: psycopg.Error) -> bool:
+    """Whether another server than that of this connection takes what is written."""
+    return error.sqlstate == "25006"
 
 
 def is_of_contents(error: Exception) -> bool:

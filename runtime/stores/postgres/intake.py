@@ -55,7 +55,7 @@ def open_postgres_intake(address: PostgresAddress, new_name: str) -> Iterator[Po
     ``new_name`` is what a new store is called.  A schema that was made for it goes again if what is
     inside raises.  Raises ``OperatorError`` where nothing can be written.
     """
-    db = PostgresConnection(address, f"hubbub:{address.schema}:import")
+    db = PostgresConnection(address, f"hubbub:{address.schema}:import", silence=None)
     lock = WriterLock(db)
     try:
         db.connect()

@@ -98,7 +98,7 @@ def open_postgres_reader(address: PostgresAddress) -> PostgresStoreReader:
 
     Raises ``OperatorError`` where there is no store, or where it cannot be read.
     """
-    db = PostgresConnection(address, "hubbub:reader")
+    db = PostgresConnection(address, "hubbub:reader", silence=None)
     place = address.place
     try:
         try:

@@ -1,13 +1,17 @@
 """Faults in the middle of a group of commits: each is written once, and nothing else is said."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from functools import partial
+from itertools import count
+from threading import Timer
 from typing import Any
 
 import anyio
 import psycopg
 import pytest
 from support.postgres import Server
+from support.postgres_faults import INJECTED, MOMENTS, Moment, faulty_connection, inject
+from support.postgres_proxy import Proxy, running_proxy
 
 from hubbub import Runtime
 from hubbub.hub.conformance import (
@@ -31,73 +35,87 @@ pytestmark = pytest.mark.long
 
 LOOPS = ("asyncio", "trio")
 
+A_MOMENT = 0.2
+"""Seconds for which a server is away, or silent before it is taken to be lost."""
+
+LOST = ("ended", "closed", "cut", "half open", "refused", "silent", "frozen", "restarted")
+"""What ends a connection, or should."""
+
+FAULTS = (
+    *((moment, code) for moment in MOMENTS[:3] for code in INJECTED),
+    *((moment, what) for moment in MOMENTS for what in LOST),
+    ("commit", "unanswered"),
+    ("commit", "ended twice"),
+)
+
 
 class Faults:
-    """What happens to the next groups: one fault each, in turn."""
+    """What happens to the next groups: one fault each, in turn, each at its moment."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, proxy: Proxy) -> None:
         self.server = server
-        self.plan: list[str] = []
+        self.proxy = proxy
+        self.plan: list[tuple[Moment, str]] = []
         self.met: list[str] = []
+        self._later: list[Timer] = []
 
-    def before_commit(self, db: PostgresConnection) -> None:
-        fault = self.plan.pop(0) if self.plan else ""
-        self.met += [fault] if fault else []
-        match fault:
-            case "40001":
-                raise psycopg.errors.SerializationFailure("injected")
-            case "40P01":
-                raise psycopg.errors.DeadlockDetected("injected")
-            case "55P03":
-                raise psycopg.errors.LockNotAvailable("injected")
-            case "ended before" | "ended twice":
-                self.end(db)
-                self.plan[:0] = ["ended before"] if fault == "ended twice" else []
-            case "closed before":
-                db.close()
-                raise psycopg.OperationalError("injected: the connection is lost")
-            case "heard by nobody":
-                self.plan.insert(0, "lost after")
-                self.met.pop()
-
-    def after_commit(self, db: PostgresConnection) -> None:
-        if self.plan[:1] == ["lost after"]:
-            self.met.append(self.plan.pop(0))
+    def happen(self, moment: Moment, db: PostgresConnection) -> None:
+        if not self.plan or self.plan[0][0] != moment:
+            return
+        _, fault = self.plan.pop(0)
+        self.met.append(fault)
+        if fault in INJECTED:
+            inject(fault)
+        self._lose(fault, db)
+        if moment == "after":  # It has been answered, and nobody has heard it.
             db.close()
             raise psycopg.OperationalError("injected: the connection is lost")
 
-    def end(self, db: PostgresConnection) -> None:
-        self.server.query(f"SELECT pg_terminate_backend({db.pid})")
+    def _lose(self, fault: str, db: PostgresConnection) -> None:
+        match fault:
+            case "ended" | "ended twice":
+                self.server.query(f"SELECT pg_terminate_backend({db.pid})")
+                self.plan[:0] = [("commit", "ended")] if fault == "ended twice" else []
+            case "closed":
+                db.close()
+                raise psycopg.OperationalError("injected: the connection is lost")
+            case "cut":
+                self.proxy.cut()
+            case "half open":
+                self.proxy.half_open()
+            case "refused":
+                self.proxy.refuse()
+                self.soon(self.proxy.heal)
+            case "silent":
+                self.proxy.silence()
+            case "unanswered":
+                self.proxy.swallow_after_commit()
+            case "frozen":
+                self.server.freeze()
+                self.soon(partial(self.server.freeze, is_frozen=False))
+            case "restarted":
+                self.server.restart()
 
+    def soon(self, do: Callable[[], object]) -> None:
+        timer = Timer(2 * A_MOMENT, do)
+        timer.start()
+        self._later.append(timer)
 
-FAULTS = (
-    "40001", "40P01", "55P03", "ended before", "ended twice", "closed before", "heard by nobody",
-)  # fmt: skip
+    def end(self) -> None:
+        for timer in self._later:
+            timer.join()
 
 
 @pytest.fixture
-def faults(server: Server, monkeypatch: pytest.MonkeyPatch) -> Faults:
-    faults = Faults(server)
-
-    class Faulty(PostgresConnection):
-        _is_committing = False
-
-        def execute(self, sql: str, values: Any = (), /) -> Any:
-            if sql == "COMMIT" and self._name.endswith("writer"):
-                faults.before_commit(self)
-                self._is_committing = True
-            return super().execute(sql, values)
-
-        @contextmanager
-        def pipeline(self) -> Iterator[None]:  # type: ignore[override]
-            self._is_committing = False
-            with super().pipeline():
-                yield
-            if self._is_committing:
-                faults.after_commit(self)
-
-    monkeypatch.setattr(store_module, "PostgresConnection", Faulty)
-    return faults
+def faults(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Faults]:
+    with running_proxy(server.port) as proxy:
+        faults = Faults(server, proxy)
+        faulty = faulty_connection(faults.happen, silence=A_MOMENT)
+        monkeypatch.setattr(store_module, "PostgresConnection", faulty)
+        try:
+            yield faults
+        finally:
+            faults.end()
 
 
 async def story(journal: Any, between: Callable[[], None]) -> list[Any]:
@@ -126,22 +144,29 @@ async def story(journal: Any, between: Callable[[], None]) -> list[Any]:
     return [said, events, waiting, await journal.notes(), journal.depths()]
 
 
-@pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_in_the_middle_of_a_commit_changes_nothing_of_what_comes_of_it(
-    faults: Faults, loop: str, fault: str
+@pytest.mark.parametrize(
+    ("moment", "fault", "loop"),
+    [(*each, LOOPS[number % 2]) for number, each in enumerate(FAULTS)],
+    ids=lambda value: value.replace(" ", "-"),
+)
+def test_a_fault_at_any_moment_of_a_group_changes_nothing_of_what_comes_of_it(
+    faults: Faults, moment: Moment, fault: str, loop: str
 ) -> None:
+    every = 1 if fault in INJECTED or fault in ("ended", "ended twice", "closed", "cut") else 4
+
     async def main() -> None:
         plain = PostgresStore(faults.server.dsn())
         await plain.open()
         expected = await story(plain, lambda: None)
         await plain.aclose()
-        store = PostgresStore(faults.server.dsn())
+        store = PostgresStore(faults.server.dsn_at(faults.proxy.port))
         await store.open()
         try:
+            times = count()
 
             def between() -> None:
-                faults.plan.append(fault)
+                if not next(times) % every:
+                    faults.plan.append((moment, fault))
 
             assert await story(store, between) == expected
             assert not store.failure
@@ -149,7 +174,7 @@ def test_a_fault_in_the_middle_of_a_commit_changes_nothing_of_what_comes_of_it(
             await store.aclose()
 
     anyio.run(main, backend=loop)
-    assert len(faults.met) >= 16
+    assert len(faults.met) >= 16 // every
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -164,7 +189,7 @@ def test_several_in_one_group_are_written_once_though_one_of_them_cannot_be(
         done: list[Commit] = []
         commits = [Commit(events=(CustomEvent.of("test:n", n=n),)) for n in range(6)]
         commits[2].notes = {"half \ud800": "x"}
-        faults.plan = ["heard by nobody", "ended before", "40001"]
+        faults.plan = [("after", "closed"), ("commit", "ended"), ("commit", "40001")]
         for commit in commits:
             commit.done = done.append
             store.submit(commit)
