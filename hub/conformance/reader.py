@@ -239,6 +239,8 @@ async def check_store_at_work_is_sound(make_journal: MakeJournal) -> None:
     """A store that is open says so, and finds nothing wrong with itself."""
     async with _filled(make_journal) as (_, reader):
         assert reader.is_at_work()
+        assert [process.is_worker for process in reader.processes()] == [True]
+        assert reader.free_trees() == {}
         assert [*reader.faults()] == [*reader.faults(thorough=True)] == []
 
 

@@ -19,6 +19,7 @@ from hubbub.hub.store.reader import (
     AcceptedRow,
     Backup,
     EventRow,
+    ProcessRow,
     Recency,
     RunRow,
     WaitingRow,
@@ -207,6 +208,19 @@ class MemoryReader:
 
     def is_at_work(self) -> bool:
         return True
+
+    def processes(self) -> Sequence[ProcessRow]:
+        live = [row for row in self._some(None) if row.status != "ended"]
+        trees = len({row.root_run_id for row in live})
+        running = sum(row.status == "active" for row in live)
+        return [
+            ProcessRow(
+                name="this process", is_worker=True, trees=trees, running=running, told=self.tip
+            )
+        ]
+
+    def free_trees(self) -> Mapping[str, int]:
+        return {}
 
     def faults(self, *, thorough: bool = False) -> Iterator[str]:
         return iter(())

@@ -26,9 +26,9 @@ from hubbub.hub.events.descriptors import read_descriptor
 from hubbub.hub.store.journal import Addressing, LoadedRun, RunInfo
 
 __all__ = [
-    "IMPORTED", "SPOKEN_TO", "AcceptedRow", "Backup", "EventRow", "Recency", "RunRow",
-    "StoreReader", "StoreUnreadable", "Stored", "WaitingRow", "answered_prompts", "decoded",
-    "events_in", "info_of", "own_lane",
+    "IMPORTED", "SPOKEN_TO", "AcceptedRow", "Backup", "EventRow", "ProcessRow", "Recency",
+    "RunRow", "StoreReader", "StoreUnreadable", "Stored", "WaitingRow", "answered_prompts",
+    "decoded", "events_in", "info_of", "own_lane",
 ]  # fmt: skip
 
 SPOKEN_TO: Final = ("", "user")
@@ -127,6 +127,30 @@ class AcceptedRow(Struct, frozen=True):
     position: int
     seq: int
     body: bytes | None
+
+
+class ProcessRow(Struct, frozen=True, kw_only=True):
+    """A process at work on a store.  What a store does not keep of one is ``None``."""
+
+    name: str
+    is_worker: bool
+    """Whether it drives trees; else it only carries channels."""
+    since: int | None = None
+    """When it joined (µs)."""
+    left: float | None = None
+    """Seconds until its lease is over, unless it is renewed; ``None`` for no lease."""
+    trees: int
+    """Trees that it owns."""
+    running: int
+    """Runs at work in them."""
+    capacity: int | None = None
+    """How many trees it takes, at most; ``None``: any number."""
+    agents: tuple[str, ...] | None = None
+    """Of which agents; ``None``: any."""
+    told: int | None = None
+    """The position of the last event that it has heard of."""
+    drains: bool = False
+    """Whether it is leaving."""
 
 
 class Backup(Struct, frozen=True, kw_only=True):
@@ -282,6 +306,14 @@ class StoreReader(Protocol):
 
     def is_at_work(self) -> bool:
         """Whether a runtime is at work on the store."""
+        ...
+
+    def processes(self) -> Sequence[ProcessRow]:
+        """The processes at work on the store, in the order in which they joined."""
+        ...
+
+    def free_trees(self) -> Mapping[str, int]:
+        """How many trees with a live run nobody drives, by the agent of their roots."""
         ...
 
     def faults(self, *, thorough: bool = False) -> Iterator[str]:

@@ -19,6 +19,7 @@ from hubbub.runtime.cli.look_commands import (
 )
 from hubbub.runtime.cli.printing import CommandScreen
 from hubbub.runtime.cli.reply_command import reply_command
+from hubbub.runtime.cli.workers_command import workers_command
 
 __all__ = ["store_commands"]
 
@@ -33,6 +34,7 @@ def store_commands(screen: CommandScreen) -> Mapping[str, Callable[..., int]]:
         "tail": tail_command(write, screen.loop),
         "replay": replay_command(write),
         "schedules": schedules_command(write),
+        "workers": workers_command(write),
         "reply": reply_command(screen),
         "compact": compact_command(screen),
         "export": export_command(write),

@@ -16,6 +16,7 @@ from hubbub.hub.events.moments import shown_moment
 from hubbub.hub.store.reader import Backup, Stored
 from hubbub.hub.values import NULL, Json
 from hubbub.runtime.finding.conversations import Conversation, Conversations
+from hubbub.runtime.inspection.at_work import FreeTrees, ShownProcess, StoreAtWork
 from hubbub.runtime.inspection.event_words import Said, headline
 from hubbub.runtime.inspection.prompts import ShownPrompt
 from hubbub.runtime.inspection.replay import Replayed
@@ -25,8 +26,9 @@ from hubbub.runtime.schedules.status import ScheduleStatus
 from hubbub.runtime.text import printable
 
 __all__ = [
-    "backup_line", "conversation_lines", "event_line", "prompt_lines", "replay_lines",
-    "report_lines", "run_lines", "schedule_lines", "short", "waiting_schedule_lines",
+    "backup_line", "conversation_lines", "event_line", "process_lines", "prompt_lines",
+    "replay_lines", "report_lines", "run_lines", "schedule_lines", "short",
+    "waiting_schedule_lines",
 ]  # fmt: skip
 
 WIDTH: Final = 300
@@ -189,6 +191,42 @@ def waiting_schedule_lines(statuses: Sequence[ScheduleStatus]) -> Iterator[str]:
         if not one.last_fired_at
     ]
     yield from _listed("schedules that have not fired", waiting)
+
+
+def process_lines(found: StoreAtWork, now: int) -> Iterator[str]:
+    """A table of the processes at work on a store, and what nobody drives."""
+    if found.processes:
+        header = (
+            "process", "kind", "since", "lease", "trees", "running", "capacity", "behind", "agents"
+        )  # fmt: skip
+        yield from _table(header, [_process_row(each, now) for each in found.processes])
+    else:
+        yield "nobody is at work on this store"
+    yield from _listed("trees that nobody drives", [_free_line(found, x) for x in found.free])
+
+
+def _process_row(one: ShownProcess, now: int) -> tuple[str, ...]:
+    kind = "worker" if one.is_worker else "channel"
+    return (
+        one.name, f"{kind}, leaving" if one.drains else kind,
+        "" if one.since is None else _ago(one.since, now),
+        "" if one.left is None else f"{one.left:.1f} s", *_share_of(one),
+        "" if one.lag is None else f"{one.lag:,}",
+        ", ".join(one.agents or ()) if one.is_worker else "",
+    )  # fmt: skip
+
+
+def _share_of(one: ShownProcess) -> tuple[str, str, str]:
+    """Trees, runs at work, capacity: of a worker."""
+    if not one.is_worker:
+        return "", "", ""
+    return f"{one.trees:,}", f"{one.running:,}", "" if one.capacity is None else f"{one.capacity:,}"
+
+
+def _free_line(found: StoreAtWork, one: FreeTrees) -> str:
+    is_unknown = found.processes and not one.is_known
+    why = ": no worker that is here knows this agent" if is_unknown else ""
+    return f"{one.trees:,} of {short(one.agent)}{why}"
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -1,14 +1,14 @@
 """``PostgresStoreReader``: ``StoreReader`` of a schema, beside a runtime at work or without one."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 
 from hubbub.hub.errors import OperatorError
-from hubbub.hub.store.reader import Backup, StoreUnreadable
+from hubbub.hub.store.reader import Backup, ProcessRow, StoreUnreadable
 from hubbub.runtime.stores.postgres.address import PostgresAddress
 from hubbub.runtime.stores.postgres.connection import POSTGRES, PostgresConnection
 from hubbub.runtime.stores.postgres.faults import postgres_failure
@@ -58,6 +58,12 @@ class PostgresStoreReader(SqlStoreReader):
     def is_at_work(self) -> bool:
         with self._reading():
             return holder_of(self._db) != ""
+
+    def processes(self) -> Sequence[ProcessRow]:
+        return [_process_row(row) for row in self._all(_PROCESSES)]
+
+    def free_trees(self) -> Mapping[str, int]:
+        return dict(self._all(_FREE))
 
     def faults(self, *, thorough: bool = False) -> Iterator[str]:
         ((tip, live, parked, waiting),) = self._all(
@@ -116,6 +122,26 @@ def open_postgres_reader(address: PostgresAddress) -> PostgresStoreReader:
     return PostgresStoreReader(db)
 
 
+def _process_row(row: tuple[Any, ...]) -> ProcessRow:
+    name, kind, drains, capacity, left, trees, running = row
+    return ProcessRow(
+        name=name, is_worker=kind == "worker", drains=drains, capacity=capacity,
+        left=None if left is None else float(left), trees=trees, running=running,
+    )  # fmt: skip
+
+
+_PROCESSES: Final = (
+    "SELECT w.name, w.kind, w.drains, w.capacity, "
+    "extract(epoch FROM w.expires - clock_timestamp()), "
+    "(SELECT count(*) FROM tree WHERE owner = w.id), "
+    "(SELECT count(*) FROM tree JOIN run AS root ON root.number = tree.root "
+    "JOIN run ON run.root_run_id = root.run_id AND run.status = 'active' "
+    "WHERE tree.owner = w.id) FROM worker AS w WHERE w.live ORDER BY w.id"
+)
+_FREE: Final = (
+    "SELECT want, count(*) FROM tree WHERE owner IS NULL "
+    "OR owner NOT IN (SELECT id FROM worker WHERE live) GROUP BY want ORDER BY want"
+)
 _COUNT = (
     "SELECT count(*), count(*) FILTER (WHERE status IN ('parked', 'waiting')), "
     "coalesce(sum(waiting), 0)::bigint FROM run WHERE status <> 'ended'"

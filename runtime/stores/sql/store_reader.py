@@ -14,6 +14,7 @@ from hubbub.hub.store.reader import (
     AcceptedRow,
     Backup,
     EventRow,
+    ProcessRow,
     Recency,
     RunRow,
     WaitingRow,
@@ -71,6 +72,12 @@ class SqlStoreReader(ABC):
 
     @abstractmethod
     def is_at_work(self) -> bool: ...
+
+    @abstractmethod
+    def processes(self) -> Sequence[ProcessRow]: ...
+
+    @abstractmethod
+    def free_trees(self) -> Mapping[str, int]: ...
 
     @abstractmethod
     def faults(self, *, thorough: bool = False) -> Iterator[str]: ...

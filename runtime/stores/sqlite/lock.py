@@ -75,8 +75,7 @@ class StoreLock:
         try:
             _lock(file)
         except OSError:
-            text = os.pread(file, 64, 0).decode(errors="replace").strip() or "unknown"
-            holder, _, command = text.partition(" ")
+            holder, command = _holder(file)
             self.release()
             if command in COMMANDS:
                 raise StoreInUse(
@@ -101,18 +100,25 @@ class StoreLock:
 
     def is_held(self) -> bool:
         """Whether a process holds the lock; changes nothing."""
+        return self.holder() is not None
+
+    def holder(self) -> tuple[str, str] | None:
+        """The number of the process that holds the lock, and its command (empty for a runtime).
+
+        ``None`` for nobody; changes nothing.
+        """
         try:
             check_regular(self.path, os.lstat(self.path))
             file = os.open(self.path, os.O_RDONLY | AT_ONCE)
         except OSError:
-            return False
+            return None
         try:
             _lock(file)
         except OSError:
-            return True
+            return _holder(file)
         finally:
             os.close(file)
-        return False
+        return None
 
     def release(self) -> None:
         """Let go; idempotent."""
@@ -120,6 +126,13 @@ class StoreLock:
         _HELD.discard(self)
         if file is not None:
             os.close(file)
+
+
+def _holder(file: int) -> tuple[str, str]:
+    """What the holder of a lock has written into its file: its number, and its command."""
+    text = os.pread(file, 64, 0).decode(errors="replace").strip() or "unknown"
+    holder, _, command = text.partition(" ")
+    return holder, command
 
 
 def identity_of(path: Path) -> tuple[int, int] | None:

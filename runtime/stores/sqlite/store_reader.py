@@ -5,13 +5,13 @@ Texts are decoded leniently: damage is shown, not raised.  SQLite's own complain
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
 from hubbub.hub.errors import OperatorError
-from hubbub.hub.store.reader import Backup, StoreUnreadable
+from hubbub.hub.store.reader import Backup, ProcessRow, StoreUnreadable
 from hubbub.runtime.stores.sql.connection import SqlDialect
 from hubbub.runtime.stores.sql.store_reader import SqlStoreReader
 from hubbub.runtime.stores.sqlite.backup import back_up
@@ -62,6 +62,19 @@ class SqliteStoreReader(SqlStoreReader):
     def is_at_work(self) -> bool:
         return StoreLock(self._folder.database).is_held()
 
+    def processes(self) -> Sequence[ProcessRow]:
+        if (holder := StoreLock(self._folder.database).holder()) is None:
+            return []
+        process, command = holder
+        ((trees, running),) = self._all(_AT_WORK)
+        name = f"{command} (process {process})" if command else f"process {process}"
+        return [ProcessRow(name=name, is_worker=not command, trees=trees, running=running)]
+
+    def free_trees(self) -> Mapping[str, int]:
+        if StoreLock(self._folder.database).is_held():
+            return {}
+        return dict(self._all(_FREE))
+
     def faults(self, *, thorough: bool = False) -> Iterator[str]:
         pragma = "integrity_check" if thorough else "quick_check"
         for (text,) in self._all(f"PRAGMA {pragma}(100)"):
@@ -71,6 +84,17 @@ class SqliteStoreReader(SqlStoreReader):
     def back_up(self, destination: Path, tell: Callable[[str], object] | None = None) -> Backup:
         with self.one_moment():  # Else a writer would make it begin again and again.
             return back_up(self._db, self._folder, destination, tell)
+
+
+_AT_WORK: Final = (
+    "SELECT count(DISTINCT root_run_id), coalesce(sum(status = 'active'), 0) FROM run "
+    "WHERE status <> 'ended'"
+)
+_FREE: Final = (
+    "SELECT root.agent, count(*) FROM (SELECT DISTINCT root_run_id FROM run "
+    "WHERE status <> 'ended') AS live JOIN run AS root ON root.run_id = live.root_run_id "
+    "GROUP BY root.agent ORDER BY root.agent"
+)
 
 
 def open_sqlite_reader(folder: DataFolder) -> SqliteStoreReader:

@@ -1,0 +1,39 @@
+"""``hubbub workers``: who is at work on a store, and what waits for somebody."""
+
+from collections.abc import Callable
+
+from hubbub.hub.ports import Ports
+from hubbub.runtime.cli.printing import Write, document, write_all
+from hubbub.runtime.stores.open import DEFAULT_STORE, open_reader
+
+__all__ = ["workers_command"]
+
+
+def workers_command(write: Write) -> Callable[..., int]:
+    def workers(*, json: bool = False, store: str = DEFAULT_STORE) -> int:
+        """List the processes at work on a store, and the trees that nobody drives.
+
+        Of each: what it is called, whether it drives runs (worker) or only carries channels, since
+        when, how long its lease lasts if it is not renewed, trees and the runs at work in them,
+        how many it takes and of which agents, and how many events it has yet to hear of.
+
+        Parameters
+        ----------
+        json
+            Print one JSON object instead: position, processes, free (trees by agent, and whether
+            anybody who is there knows it).
+        store
+            postgresql://…, or sqlite:PATH, which one process has to itself.
+        """
+        from hubbub.runtime.cli.text import process_lines
+        from hubbub.runtime.inspection.at_work import list_processes
+
+        with open_reader(store) as opened:
+            found = list_processes(opened)
+        if json:
+            write(document(found))
+        else:
+            write_all(write, process_lines(found, Ports().clock.now()))
+        return 0
+
+    return workers

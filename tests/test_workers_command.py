@@ -1,0 +1,105 @@
+"""``hubbub workers``: who is at work on a store, as it is printed, of a folder and of rows."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from support.stores import agents
+
+from hubbub import Runtime
+from hubbub.__main__ import main
+from hubbub.hub.store.memory import MemoryJournal
+from hubbub.hub.store.reader import ProcessRow
+from hubbub.runtime.cli.text import process_lines
+from hubbub.runtime.inspection.at_work import StoreAtWork, list_processes
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["workers", *arguments]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    return shown.out
+
+
+def test_of_a_folder_it_is_the_one_runtime_or_nobody_whose_trees_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = f"sqlite:{tmp_path}/kept"
+
+    async def work() -> None:
+        async with Runtime(agents(), store=store) as rt:
+            for name in ("one", "two"):
+                await (await rt.start("bot", name, session_key=name)).result()
+            told = said(capsys, "--store", store).splitlines()
+            assert told[0].split()[:3] == ["process", "kind", "since"] and len(told) == 2
+            assert " worker " in told[1] and told[1].startswith("process ")
+            (process,) = json.loads(said(capsys, "--json", "--store", store))["processes"]
+            assert (process["trees"], process["running"], process["is_worker"]) == (2, 0, True)
+            assert process["left"] is process["since"] is process["lag"] is None
+
+    anyio.run(work)
+    assert said(capsys, "--store", store) == (
+        "nobody is at work on this store\ntrees that nobody drives:\n  2 of bot\n"
+    )
+    found = json.loads(said(capsys, "--json", "--store", store))
+    assert found["processes"] == []
+    assert found["free"] == [{"agent": "bot", "trees": 2, "is_known": False}]
+
+
+def test_a_folder_without_a_store_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["workers", "--store", f"sqlite:{tmp_path}/none"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and "no such store" in shown.err and shown.err.count("\n") == 1
+
+
+ROWS = (
+    ProcessRow(
+        name="a:1", is_worker=True, since=60_000_000, left=5.25, trees=1_200, running=7,
+        capacity=2_000, agents=("bot", "desk\x1b[2J"), told=90,
+    ),
+    ProcessRow(
+        name="b:2", is_worker=True, since=500_000_000, left=1.0, trees=3, running=1,
+        agents=("old",), drains=True, told=100,
+    ),
+    ProcessRow(
+        name="web", is_worker=False, since=590_000_000, left=6.0, trees=0, running=0, told=99
+    ),
+)  # fmt: skip
+
+
+class Kept:
+    """A reader of what several processes share."""
+
+    tip = 100
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(MemoryJournal().reader(), name)
+
+    def processes(self) -> Any:
+        return ROWS
+
+    def free_trees(self) -> Any:
+        return {"bot": 4, "old": 2, "gone": 1_000}
+
+
+def test_leases_shares_and_lags_are_shown_and_for_which_agents_nobody_is_there() -> None:
+    found: StoreAtWork = list_processes(Kept())  # type: ignore[arg-type]
+    assert [(each.agent, each.is_known) for each in found.free] == [
+        ("bot", True), ("old", False), ("gone", False),  # Who leaves takes nothing more.
+    ]  # fmt: skip
+    assert [one.lag for one in found.processes] == [10, 0, 1]
+    assert [*process_lines(found, 600_000_000)] == [
+        "process  kind             since  lease  trees  running  capacity  behind  agents",
+        "a:1      worker           9 min  5.2 s  1,200  7        2,000     10      "
+        "bot, desk\\x1b[2J",
+        "b:2      worker, leaving  100 s  1.0 s  3      1                  0       old",
+        "web      channel          10 s   6.0 s                            1",
+        "trees that nobody drives:",
+        "  4 of bot",
+        "  2 of old: no worker that is here knows this agent",
+        "  1,000 of gone: no worker that is here knows this agent",
+    ]
