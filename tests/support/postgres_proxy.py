@@ -61,10 +61,11 @@ class Proxy:
                 self._reset(client)
             return len(clients)
 
-    def refuse(self) -> None:
-        """Cut all connections, and reset each new one."""
+    def refuse(self, *, cuts: bool = True) -> None:
+        """Reset each new connection; ``cuts``: and all that there are."""
         self._is_down = True
-        self.cut()
+        if cuts:
+            self.cut()
 
     def silence(self) -> None:
         """Pass nothing on any more of the connections that there are; both ends stay open."""

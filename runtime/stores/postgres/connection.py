@@ -90,7 +90,10 @@ class PostgresConnection:
         return self._db is not None and self._db.info.transaction_status in _IN_TRANSACTION
 
     def execute(self, sql: str, values: Sequence[Any] = (), /) -> SqlCursor:
-        return self._connected.execute(_translated(sql), values or None)
+        db = self._connected
+        cursor = db.execute(_translated(sql), values or None)
+        db.check_replicated()
+        return cursor
 
     def executemany(self, sql: str, values: Iterable[Sequence[Any]], /) -> SqlCursor:
         cursor = self._connected.cursor()

@@ -56,6 +56,8 @@ class PostgresWriter(LedgerWriter):
 
         Raises what ``WriterLock.take_again`` does.
         """
+        if self._in_doubt is not None:  # Whatever was said: only a new connection knows.
+            self._db.close()
         if self._db.is_lost:
             committed = self._lock.take_again()
             if self._in_doubt is not None and committed == self._lock.group:
@@ -107,6 +109,7 @@ class PostgresWriter(LedgerWriter):
 
     def _settled(self) -> Applied:
         self._in_doubt = None
+        self._lock.acknowledged = self._lock.group
         self._rows.settle()
         self._written.clear()  # Nothing here shows runs in folders.
         return Applied(self.tip, self.depths, ())

@@ -31,8 +31,14 @@ LOST: Final = (
 )
 
 
+GONE_BACK: Final = (
+    "the server lacks what it had acknowledged; was it replaced by a standby that commits did not "
+    "wait for, or restored from a backup? start again to go on with what it has"
+)
+
+
 class WriterReplaced(OperatorError):
-    """Another runtime is at work on the store now."""
+    """Another runtime is at work on the store now, or it is another one's past."""
 
 
 class WriterLock:
@@ -44,6 +50,8 @@ class WriterLock:
         """The row in ``worker``."""
         self.group = 0
         """The number of the last group that was tried."""
+        self.acknowledged = 0
+        """The number of the last group that is known to be committed."""
         self._pid = 0
         """The server's process that had the lock last."""
 
@@ -81,10 +89,15 @@ class WriterLock:
             if found is not None and not found[0]:
                 raise WriterReplaced(f"{self.db.address.place}: {LOST}") from None
             raise psycopg.OperationalError("the former connection still has the lock") from None
-        found = self._row()
-        if found is None or not found[0]:
+        # Not only read: a commit that was cut off from waiting for a standby is to be seen, and the
+        # standby may not have it.  Where it has acknowledged a later one, it has that, too.
+        found = self.db.execute(_ASK, (self.worker,)).fetchone()
+        has_gone_back = self._row() is None if found is None else found[0] < self.acknowledged
+        if has_gone_back:
+            raise WriterReplaced(f"{self.db.address.place}: {GONE_BACK}")
+        if found is None:
             raise WriterReplaced(f"{self.db.address.place}: {LOST}")
-        return int(found[1])
+        return int(found[0])
 
     def renewal(self) -> tuple[str, tuple[int, int]]:
         """A statement that begins the next group; it finds no row once this writer is replaced."""
@@ -134,4 +147,8 @@ def holder_of(db: PostgresConnection) -> str:
 _RENEW: Final = (
     f"UPDATE worker SET group_no = ?, expires = clock_timestamp() + interval '{TTL}' "
     "WHERE id = ? AND live RETURNING id"
+)
+_ASK: Final = (
+    f"UPDATE worker SET expires = clock_timestamp() + interval '{TTL}' "
+    "WHERE id = ? AND live RETURNING group_no"
 )
