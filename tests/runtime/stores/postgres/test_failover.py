@@ -43,7 +43,7 @@ def numbers(server: Server, schema: str) -> list[int]:
 
 async def until(is_so: Any) -> None:
     with anyio.fail_after(30):
-        while not is_so():
+        while not is_so():  # noqa: ASYNC110 - It is a server that changes.
             await anyio.sleep(0.02)
 
 
