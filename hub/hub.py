@@ -19,6 +19,7 @@ from typing import Any, Final, Self
 import anyio
 from msgspec import Struct
 
+from hubbub.hub.bus.bus import bus_of
 from hubbub.hub.delivery import scope
 from hubbub.hub.delivery.audience import Subscription
 from hubbub.hub.delivery.dispatch import Owner
@@ -36,6 +37,7 @@ from hubbub.hub.near_misses import kind_of
 from hubbub.hub.pipeline import Pipeline
 from hubbub.hub.ports import Ports
 from hubbub.hub.prompts import Prompts
+from hubbub.hub.relay.delta_relay import DeltaRelay
 from hubbub.hub.sending import Sending
 from hubbub.hub.store.cursor import cursor_of, read_all
 from hubbub.hub.store.journal import Selection
@@ -92,6 +94,10 @@ class Hub(Sending, Subscribing):
             self.dispatcher, self.prompts.replied_elsewhere, self._ended_elsewhere
         )
         self.addressing.is_shared = self.share.sharing is not None
+        bus = bus_of(self.journal)
+        self._relay = (
+            None if bus is None else DeltaRelay(self.dispatcher, self.share, self.tasks, bus)
+        )
         self.listeners = Listeners(self.dispatcher, buffer)
         self._unused_history = UnusedHistory()
 
@@ -109,6 +115,8 @@ class Hub(Sending, Subscribing):
         try:
             await self.prompts.begin()
             await self.tasks.open()
+            if self._relay is not None:
+                self._relay.begin()
         except BaseException:
             await self.aclose()
             raise
@@ -167,6 +175,8 @@ class Hub(Sending, Subscribing):
         self.pipeline.home.is_left("close")
         if not self.pipeline.is_closed:
             self.prompts.close()
+            if self._relay is not None:
+                self._relay.close()
         self.pipeline.close()
 
     def _ended_elsewhere(self, run_id: str) -> None:

@@ -26,7 +26,9 @@ GROUND: Final = frozenset(
 )  # fmt: skip
 """Small nouns of the hub that know nothing of events."""
 
-HUB: Final = ("hub/tasks", "ground", "hub/events", "hub/store", "hub/delivery", "hub")
+HUB: Final = (
+    "hub/tasks", "ground", "hub/bus", "hub/events", "hub/store", "hub/delivery", "hub",
+)  # fmt: skip
 TURN: Final = ("agents", "agents/state", "agents/definitions", "agents/resolution", "agents/turn")
 KERNEL: Final = (
     *HUB, *TURN, "agents/code", "agents/frames", "runtime/models",
@@ -42,9 +44,13 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "hub/tasks": (),
     "ground": ("hub/tasks",),
     "hub/events": ("ground",),
-    "hub/store": ("hub/tasks", "ground", "hub/events"),
+    "hub/bus": ("hub/tasks", "ground"),
+    "hub/store": ("hub/tasks", "ground", "hub/bus", "hub/events"),
     "hub/delivery": ("hub/tasks", "ground", "hub/events", "hub/store"),
-    "hub": ("hub/tasks", "ground", "hub/events", "hub/store", "hub/delivery"),
+    "hub/relay": ("ground", "hub/bus", "hub/events", "hub/delivery"),
+    "hub": (
+        "hub/tasks", "ground", "hub/bus", "hub/events", "hub/store", "hub/delivery", "hub/relay",
+    ),
     "hub/conformance": HUB,
     "agents": HUB,
     "agents/state": (*HUB, "agents"),

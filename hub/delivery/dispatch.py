@@ -127,15 +127,26 @@ class OpenStream(Protocol):
         ...
 
 
+class Relay(Protocol):
+    """What brings deltas to other processes and from them, as the dispatcher knows it."""
+
+    def listeners_changed(self, subscription: Subscription) -> None:
+        """Somebody has begun or ceased to listen."""
+        ...
+
+    def recorded(self, event: Event, position: int) -> None:
+        """A durable event is about to be delivered."""
+        ...
+
+
 class Dispatcher:
     """Who listens to what, and the one order in which events reach them."""
 
     __slots__ = (
         "_after_mail", "_dispatching", "_everyone", "_floors", "_nested", "_runs", "_tasks",
         "_trees", "answers",
-        "changes", "dispatched", "dropped", "home", "is_closed", "journal", "mail", "number",
-        "owner",
-        "partial", "ports", "queued", "streams",
+        "changes", "dispatched", "dropped", "hearing", "home", "is_closed", "journal", "mail",
+        "number", "owner", "partial", "ports", "queued", "relay", "streams",
     )  # fmt: skip
 
     def __init__(self, journal: Journal, ports: Ports, tasks: TaskHost) -> None:
@@ -152,6 +163,10 @@ class Dispatcher:
         self.mail: deque[InLane] = deque()
         """What entered inboxes and has not been announced to the owner yet."""
         self.owner: Owner | None = None
+        self.relay: Relay | None = None
+        """Only where the store has a bus."""
+        self.hearing: Relay | None = None
+        """The same, as long as somebody here listens to deltas."""
         self.queued = 0
         self.is_closed = False
         self.number = ports.ids.number() << 4
@@ -210,6 +225,8 @@ class Dispatcher:
         if self.is_closed:
             return
         self.changes += 1
+        if self.relay is not None:
+            self.relay.listeners_changed(subscription)
         if subscription.run_id is not None:
             audience = self._runs.setdefault(subscription.run_id, Audience())
         elif subscription.root_run_id is not None:
@@ -222,6 +239,8 @@ class Dispatcher:
         """Let a subscription get nothing more."""
         self.home.is_left("close")
         self.changes += 1
+        if self.relay is not None:
+            self.relay.listeners_changed(subscription)
         if subscription.run_id is not None:
             key, audiences = subscription.run_id, self._runs
         elif subscription.root_run_id is not None:
@@ -276,6 +295,8 @@ class Dispatcher:
             type_ = event.type
             if event.lane:
                 self.dispatched += 1
+                if self.hearing is not None:
+                    self.hearing.recorded(event, self.dispatched)
                 if under_way and event.lane == "own" and event.run_id in under_way:
                     self.answers.overtake(event)
                 # Earlier deltas of this run are overtaken.

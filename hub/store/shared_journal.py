@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 import anyio
 from msgspec import Struct
 
+from hubbub.hub.bus.shared_bus import MemoryBus
 from hubbub.hub.errors import CallerError
 from hubbub.hub.events import Event
 from hubbub.hub.ports import Blobs, Secrets
@@ -62,6 +63,7 @@ class SharedMemoryJournal:
         self.link = link or Link(memory.clock)
         self.name = self._kept.name
         self.sharing = self
+        self.bus = MemoryBus(memory.bus, lambda: self.link.is_cut)
         self._look = min(LOOK, memory.ttl / 3)
         self._lease = 0
         self._renewed_at = 0.0

@@ -22,6 +22,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
+from hubbub.hub.bus.shared_bus import SharedBus
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import SessionOpen
 from hubbub.hub.ports import Clock, IdSource
@@ -91,6 +92,7 @@ class SharedMemory:
             raise BadValue("ttl", f"expected more than 0 seconds, not {ttl}")
         self.clock = clock
         self.ttl = ttl
+        self.bus = SharedBus(clock)
         self.kept = MemoryJournal(keep=KEEP, keep_hub_events=KEEP, ids=ids)
         self._leases: dict[int, Lease] = {}
         self._trees: dict[str, Tree] = {}

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import anyio
 
+from hubbub.hub.bus.bus import Bus, bus_of
 from hubbub.hub.events import Event
 from hubbub.hub.ports import Blobs, Secrets
 from hubbub.hub.store.journal import Addressing, Commit, LoadedRun, RunInfo, Selection
@@ -172,6 +173,10 @@ class DyingJournal:
     @property
     def sharing(self) -> Sharing | None:
         return sharing_of(self.inner)
+
+    @property
+    def bus(self) -> Bus | None:
+        return bus_of(self.inner)
 
     def reader(self) -> StoreReader:
         return self.inner.reader()
