@@ -60,7 +60,6 @@ def said(events):
 
 
 @pytest.mark.anyio
-@pytest.mark.spec("X-04")
 async def test_channel_hears_the_answer_as_it_is_written_by_a_worker():
     async with workers(speakers) as store, store.channel() as hub:
         heard = []
@@ -170,7 +169,6 @@ def check_all(seed):
     return sum(len(pieces(each)) for each in heard)
 
 
-@pytest.mark.spec("X-04")
 def test_pieces_are_in_their_place_whatever_becomes_of_frames_links_and_workers():
     assert sum(check_all(seed) for seed in portion(range(20))) > 100
 
