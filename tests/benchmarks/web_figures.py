@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from anyio.streams.buffered import BufferedByteReceiveStream
 from figures import Aim, Figure, Loop, on_loop, stopwatch
 
 from hubbub import Event, Runtime
@@ -24,6 +25,7 @@ __all__ = ["sse_clients", "sse_latency", "sse_slow"]
 
 READERS = Path(__file__).parent / "sse_readers.py"
 RATE = 100
+MAX_LINE = 10_000
 
 
 class Paced(Event, tag="bench:paced", home="none"):
@@ -38,14 +40,17 @@ TEXT = "x" * 60
 
 
 @asynccontextmanager
-async def _readers(port: int, path: str, count: int, slow: int) -> AsyncIterator[Any]:
+async def _readers(
+    port: int, path: str, count: int, slow: int
+) -> AsyncIterator[BufferedByteReceiveStream]:
     """Clients that have connected; what they got is the process's second line."""
     command = [sys.executable, str(READERS), str(port), path, str(count), str(slow)]
     async with await anyio.open_process(command, stderr=None) as process:
         assert process.stdout is not None
         try:
-            assert (await process.stdout.receive()).startswith(b"ready")
-            yield process.stdout
+            said = BufferedByteReceiveStream(process.stdout)
+            assert await said.receive_until(b"\n", MAX_LINE) == b"ready"
+            yield said
         finally:
             process.terminate()
 
@@ -76,7 +81,7 @@ async def _measured(
             with stopwatch() as watch:
                 await _pace(emit, seconds)
                 end()
-                found: dict[str, float] = json.loads(await said.receive())
+                found: dict[str, float] = json.loads(await said.receive_until(b"\n", MAX_LINE))
         group.cancel_scope.cancel()
     return watch.seconds, found
 
