@@ -16,7 +16,18 @@ from hubbub.hub.events.codec import decode_event
 from hubbub.hub.values import decode_value
 from hubbub.runtime.stores.sqlite.schema import connect_read_only
 
-__all__ = ["Audit", "Record", "doubled_items", "inbox_problems", "lane_problems", "read_runs"]
+__all__ = [
+    "Audit",
+    "Record",
+    "doubled_items",
+    "inbox_problems",
+    "lane_problems",
+    "life_problems",
+    "read_runs",
+    "result_problems",
+    "twice",
+    "unfinished",
+]
 
 
 def lane_problems(db: Any) -> list[str]:
@@ -112,14 +123,14 @@ class Audit:
         finally:
             db.close()
         lost = [*self._lost(runs, secrets)]
-        doubled = [*self._doubled(runs), *_twice(fires, "schedule")]
+        doubled = [*self._doubled(runs), *twice(fires, "schedule")]
         self.lost += len(lost)
         self.doubled += len(doubled)
         problems += [f"lost: {each}" for each in lost] + [f"doubled: {each}" for each in doubled]
-        problems += [p for run in runs.values() for p in self._life_problems(run)]
+        problems += [p for run in runs.values() for p in life_problems(run)]
         problems += inbox_problems(runs)
         if is_quiet:
-            problems += [p for run in runs.values() for p in _unfinished(run)]
+            problems += [p for run in runs.values() for p in unfinished(run)]
         self.restarts = sum(isinstance(x, e.AgentRestore) for r in runs.values() for x in r.own)
         return problems
 
@@ -167,11 +178,11 @@ class Audit:
         problems += [f"effect {what} {name}: {times} times" for (what, name), times in
                      effects.items() if what == "risky" and times > 1]  # fmt: skip
         for run in runs.values():
-            problems += _twice([k for k in map(_key, run.inbox) if k], f"message of {run.run_id}")
+            problems += twice([k for k in map(_key, run.inbox) if k], f"message of {run.run_id}")
             problems += self._calls_twice(run, effects)
             records = [(x.name, x.index) for x in run.own if isinstance(x, e.AgentRecord)]
-            problems += _twice(records, f"step of {run.run_id}")
-        problems += _results(runs)
+            problems += twice(records, f"step of {run.run_id}")
+        problems += result_problems(runs)
         return problems
 
     def _effects(self) -> Counter[tuple[str, str]]:
@@ -181,7 +192,7 @@ class Audit:
 
     def _calls_twice(self, run: _Run, effects: Counter[tuple[str, str]]) -> list[str]:
         done = [x for x in run.own if isinstance(x, e.AgentToolComplete)]
-        problems = _twice([(x.step, x.index) for x in done], f"result in {run.run_id}")
+        problems = twice([(x.step, x.index) for x in done], f"result in {run.run_id}")
         unknown = sum(x.output == LOST for x in done)
         restarts = sum(isinstance(x, e.AgentRestore) for x in run.own)
         if unknown > restarts:  # One call at a time is under way.
@@ -202,20 +213,20 @@ class Audit:
                 self._finished.setdefault(call, ("", 0))
         return problems
 
-    # ── one life each ────────────────────────────────────────────────────────────────────────
 
-    def _life_problems(self, run: _Run) -> list[str]:
-        problems = []
-        types = [x.type for x in run.own if x.type.startswith("agent:")]
-        if types.count("agent:start") != (1 if types else 0) or types[:1] not in (
-            [],
-            ["agent:start"],
-        ):
-            problems.append(f"{run.run_id}: starts {types.count('agent:start')}")
-        ends = types.count("agent:complete")
-        if ends > 1 or (ends and types[-1] != "agent:complete") or (run.status == "ended") != ends:
-            problems.append(f"{run.run_id} is {run.status} and has {ends} ends")
-        return problems
+def life_problems(run: _Run) -> list[str]:
+    """More lives of a run than one."""
+    problems = []
+    types = [x.type for x in run.own if x.type.startswith("agent:")]
+    if types.count("agent:start") != (1 if types else 0) or types[:1] not in (
+        [],
+        ["agent:start"],
+    ):
+        problems.append(f"{run.run_id}: starts {types.count('agent:start')}")
+    ends = types.count("agent:complete")
+    if ends > 1 or (ends and types[-1] != "agent:complete") or (run.status == "ended") != ends:
+        problems.append(f"{run.run_id} is {run.status} and has {ends} ends")
+    return problems
 
 
 def inbox_problems(runs: dict[str, _Run]) -> list[str]:
@@ -227,7 +238,7 @@ def inbox_problems(runs: dict[str, _Run]) -> list[str]:
 
 def doubled_items(runs: dict[str, _Run]) -> list[str]:
     """Items that two have taken, or that wait all the same."""
-    return _twice([*_taken(runs), *_waiting(runs)], "item")
+    return twice([*_taken(runs), *_waiting(runs)], "item")
 
 
 def _taken(runs: dict[str, _Run]) -> list[tuple[str, int]]:
@@ -262,7 +273,7 @@ def _hub(db: Any) -> list[Event]:
     return [decode_event(b) for (b,) in db.execute("SELECT body FROM event WHERE lane = 'hub'")]
 
 
-def _results(runs: dict[str, _Run]) -> list[str]:
+def result_problems(runs: dict[str, _Run]) -> list[str]:
     """Every session of a child that reports has one result in its parent's inbox."""
     told = Counter(
         (x.child_run_id, x.session)
@@ -282,7 +293,7 @@ def _results(runs: dict[str, _Run]) -> list[str]:
     return problems + [f"result {key} of no session" for key in told.keys() - ended]
 
 
-def _unfinished(run: _Run) -> list[str]:
+def unfinished(run: _Run) -> list[str]:
     """What a run that was left alone has not brought to an end."""
     if run.waiting:
         return [f"{run.run_id} ({run.agent}) is {run.status} and has {len(run.waiting)} waiting"]
@@ -304,5 +315,5 @@ def _key(item: Any) -> str:
     return item.key if isinstance(item, e.SessionMessage) else ""
 
 
-def _twice(items: list[Any], what: str) -> list[str]:
+def twice(items: list[Any], what: str) -> list[str]:
     return [f"{what}: {item} {times} times" for item, times in Counter(items).items() if times > 1]
