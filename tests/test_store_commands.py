@@ -89,6 +89,13 @@ def test_help_names_every_command_and_its_store(capsys: pytest.CaptureFixture[st
     assert "SECRETS" in capsys.readouterr().out
 
 
+def test_help_of_migrate_says_what_comes_along(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["migrate", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "SECRETS" in text and "postgresql://" in text and "FROM" in text
+    assert all(len(line) <= 80 for line in text.splitlines())
+
+
 WRONG = [
     (["runs", "--store", "sqlite:missing"], "missing/hubbub.db: no such store; give the folder"),
     (["runs"], ".hubbub/hubbub.db: no such store"),

@@ -17,6 +17,7 @@ from hubbub.runtime.cli.look_commands import (
     show_command,
     tail_command,
 )
+from hubbub.runtime.cli.migrate_command import migrate_command
 from hubbub.runtime.cli.printing import CommandScreen
 from hubbub.runtime.cli.reply_command import reply_command
 from hubbub.runtime.cli.workers_command import workers_command
@@ -39,6 +40,7 @@ def store_commands(screen: CommandScreen) -> Mapping[str, Callable[..., int]]:
         "compact": compact_command(screen),
         "export": export_command(write),
         "import": import_command(write),
+        "migrate": migrate_command(write, notice),
         "backup": backup_command(write, notice),
         "fsck": fsck_command(write, notice),
     }

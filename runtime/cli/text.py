@@ -18,6 +18,7 @@ from hubbub.hub.values import NULL, Json
 from hubbub.runtime.finding.conversations import Conversation, Conversations
 from hubbub.runtime.inspection.at_work import FreeTrees, ShownProcess, StoreAtWork
 from hubbub.runtime.inspection.event_words import Said, headline
+from hubbub.runtime.inspection.migration import Migrated
 from hubbub.runtime.inspection.prompts import ShownPrompt
 from hubbub.runtime.inspection.replay import Replayed
 from hubbub.runtime.inspection.usage import Used
@@ -26,8 +27,8 @@ from hubbub.runtime.schedules.status import ScheduleStatus
 from hubbub.runtime.text import printable
 
 __all__ = [
-    "backup_line", "conversation_lines", "event_line", "process_lines", "prompt_lines",
-    "replay_lines", "report_lines", "run_lines", "schedule_lines", "short",
+    "backup_line", "conversation_lines", "event_line", "migrated_lines", "process_lines",
+    "prompt_lines", "replay_lines", "report_lines", "run_lines", "schedule_lines", "short",
     "waiting_schedule_lines",
 ]  # fmt: skip
 
@@ -368,6 +369,20 @@ def backup_line(backup: Backup, seconds: float) -> str:
         f"{printable(backup.folder)}: {backup.runs:,} runs, {backup.events:,} events, "
         f"{backup.contents:,} contents of files, {_size(backup.size)} in {seconds:.1f} s; it "
         "holds the values of secrets, too"
+    )
+
+
+def migrated_lines(made: Migrated, seconds: float) -> Iterator[str]:
+    """What was copied, and which of the two is to be used."""
+    source, target = printable(made.source), printable(made.target)
+    yield (
+        f"{target}: {made.runs:,} runs, {made.events:,} events, {made.keys:,} keys, "
+        f"{made.notes:,} notes, {made.secrets:,} values of secrets, {made.contents:,} contents of "
+        f"files, copied and checked in {seconds:.1f} s"
+    )
+    yield (
+        f"{source} is as it was. Only one of the two may go on: both are called {made.name}, and "
+        f"cursors hold in both. Start programs on {target}, and keep the other as a backup."
     )
 
 

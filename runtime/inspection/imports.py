@@ -7,6 +7,7 @@ See ``stores/exchange/export.py`` for the format, and ``incoming_runs.py`` for w
 
 import os
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.ports import Ports
@@ -23,7 +24,10 @@ from hubbub.runtime.stores.folders.disk import RealDisk
 from hubbub.runtime.stores.folders.projection import agent_folders
 from hubbub.runtime.stores.open import folder_of_store, open_intake
 
-__all__ = ["BadExport", "Imported", "import_runs"]
+if TYPE_CHECKING:
+    from hubbub.runtime.stores.sqlite.folder import DataFolder
+
+__all__ = ["BadExport", "Imported", "import_runs", "renew_folders"]
 
 
 class BadExport(OperatorError):
@@ -52,17 +56,26 @@ def import_runs(
 
 
 def _renew_folders(store: str, reader: StoreReader, run_id: str) -> None:
-    """Have the agents' folders show the tree of an imported run, where the store has folders.
-
-    What cannot be written is logged, and written when a runtime opens the store.
-    """
+    """Have the agents' folders show the tree of an imported run, where the store has folders."""
     folder, row = folder_of_store(store), reader.row(run_id)
     if row is None or folder is None or not os.path.lexists(folder.agents):
         return
+    renew_folders(folder, reader, [each.run_id for each in reader.tree(row.root_run_id)])
+
+
+def renew_folders(folder: "DataFolder", reader: StoreReader, run_ids: Iterable[str]) -> int:
+    """Have the agents' folders in ``folder`` show what ``reader`` reads of these runs; how many
+    have one.
+
+    What cannot be written is logged, and written when a runtime opens the store.
+    """
     folders, conversations = agent_folders(folder, RealDisk(), reader), ConversationReader(reader)
-    for each in reader.tree(row.root_run_id):
-        if (info := conversations.info(each.run_id)) is not None:
+    count = 0
+    for run_id in run_ids:
+        if (info := conversations.info(run_id)) is not None:
             folders.renew(info)
+            count += 1
+    return count
 
 
 def _import(intake: RunIntake, name: str, lines: Iterable[bytes], replace: bool) -> Imported:

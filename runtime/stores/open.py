@@ -17,12 +17,14 @@ from hubbub.hub.texts import check_label
 if TYPE_CHECKING:
     from hubbub.runtime.stores.folders.disk import Disk
     from hubbub.runtime.stores.postgres.address import PostgresAddress
+    from hubbub.runtime.stores.postgres.whole_copy import PostgresCopy, PostgresOriginal
     from hubbub.runtime.stores.sqlite.folder import DataFolder
     from hubbub.runtime.stores.sqlite.store import SqliteStore
+    from hubbub.runtime.stores.sqlite.whole_copy import SqliteCopy, SqliteOriginal
 
 __all__ = [
-    "DEFAULT_STORE", "folder_of_store", "open_intake", "open_reader", "open_store",
-    "place_of_store", "sqlite_store", "watch_of",
+    "DEFAULT_STORE", "folder_of_store", "open_copy", "open_intake", "open_original", "open_reader",
+    "open_store", "place_of_store", "sqlite_store", "watch_of",
 ]  # fmt: skip
 
 DEFAULT_STORE: Final = "sqlite:.hubbub"
@@ -106,6 +108,47 @@ def open_intake(store: str, ids: IdSource) -> Iterator[RunIntake]:
 
     with open_sqlite_intake(DataFolder(_path(store)), f"sqlite-{ids.number():012x}") as intake:
         yield intake
+
+
+@contextmanager
+def open_original(store: str) -> Iterator["SqliteOriginal | PostgresOriginal"]:
+    """A whole store to be copied, on which nobody is at work as long as one is inside.
+
+    Raises ``BadValue`` for a text that names none and ``OperatorError`` where there is none, where
+    it cannot be read, or where a runtime is at work.
+    """
+    if (address := _postgres_address(store)) is not None:
+        from hubbub.runtime.stores.postgres.whole_copy import open_postgres_original
+
+        with open_postgres_original(address) as original:
+            yield original
+        return
+    from hubbub.runtime.stores.sqlite.folder import DataFolder
+    from hubbub.runtime.stores.sqlite.whole_copy import open_sqlite_original
+
+    with open_sqlite_original(DataFolder(_path(store))) as found:
+        yield found
+
+
+@contextmanager
+def open_copy(store: str, source: str) -> Iterator["SqliteCopy | PostgresCopy"]:
+    """A store in the making, a copy of the one that is called ``source``.
+
+    It is a store once it is complete, and goes if what is inside ends before.  Raises ``BadValue``
+    for a text that names none and ``OperatorError`` where something else stands already, or where
+    nothing can be written.
+    """
+    if (address := _postgres_address(store)) is not None:
+        from hubbub.runtime.stores.postgres.whole_copy import open_postgres_copy
+
+        with open_postgres_copy(address, source) as copy:
+            yield copy
+        return
+    from hubbub.runtime.stores.sqlite.folder import DataFolder
+    from hubbub.runtime.stores.sqlite.whole_copy import open_sqlite_copy
+
+    with open_sqlite_copy(DataFolder(_path(store)), source) as made:
+        yield made
 
 
 def watch_of(store: str) -> Callable[[], None]:

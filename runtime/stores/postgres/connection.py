@@ -106,6 +106,12 @@ class PostgresConnection:
         cursor = psycopg.RawServerCursor(self._connected, "hubbub", withhold=is_apart)
         return cursor.execute(_translated(sql), values or None)
 
+    def copy_in(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Have the server take in rows in bulk: ``COPY … FROM STDIN``."""
+        with self._connected.cursor().copy(sql.encode()) as copy:
+            for row in rows:
+                copy.write_row(row)
+
     @contextmanager
     def pipeline(self) -> Iterator[None]:
         """What is executed inside goes in one message; what it finds is there at its end."""

@@ -17,7 +17,7 @@ from hubbub.runtime.stores.postgres.writer import PUT_CONTENT
 from hubbub.runtime.stores.postgres.writer_lock import WriterLock
 from hubbub.runtime.stores.sql.intake import SqlIntake
 
-__all__ = ["PostgresIntake", "open_postgres_intake"]
+__all__ = ["PostgresIntake", "derive_rows", "open_postgres_intake"]
 
 
 class PostgresIntake(SqlIntake):
@@ -32,8 +32,7 @@ class PostgresIntake(SqlIntake):
         self._db.execute("BEGIN")
 
     def _commit(self) -> None:
-        self._db.execute(_PUT_HEAD, (self._tip,))
-        self._db.execute(_PUT_TREES)
+        derive_rows(self._db, self._tip)
         self._db.execute("COMMIT")
 
     def _failure_of(self, error: BaseException) -> OperatorError | None:
@@ -46,6 +45,13 @@ class PostgresIntake(SqlIntake):
 
     def put_content(self, digest: str, content: bytes) -> None:
         self._db.execute(PUT_CONTENT, (digest, bytes(content)))
+
+
+def derive_rows(db: PostgresConnection, tip: int) -> None:
+    """Bring up to date what the store keeps of its runs in other rows; its positions go to ``tip``
+    at least."""
+    db.execute(_PUT_HEAD, (tip,))
+    db.execute(_PUT_TREES)
 
 
 @contextmanager

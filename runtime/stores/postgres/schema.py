@@ -10,16 +10,31 @@ Texts compare by their bytes, whatever the database's own order is.  ``event.bod
 comes back as it was written, which its checksums need.
 """
 
-from typing import Any, Final
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+
+import psycopg
 
 from hubbub.hub.errors import OperatorError
 from hubbub.runtime.stores.postgres.connection import PostgresConnection
 from hubbub.runtime.stores.sql.store_reader import IS_SPOKEN_TO
+from hubbub.runtime.stores.sql.whole_copy import unfinished_copy
 
-__all__ = ["FORMAT", "LOCK", "check_server", "drop_schema", "has_schema", "make_schema"]
+__all__ = [
+    "FORMAT", "LOCK", "MADE", "UNFINISHED", "check_server", "drop_schema", "drop_tables",
+    "has_schema", "make_schema", "make_tables",
+]  # fmt: skip
 
 FORMAT: Final = 1
 """The format of the tables that this program writes and reads (``meta.format``)."""
+
+UNFINISHED: Final = "unfinished"
+"""What stands there in a schema that a migration has begun to copy a store into."""
+
+MADE: Final = "schema"
+"""The key in ``meta`` that is there where the schema was made with the tables."""
 
 OLDEST_SERVER: Final = 130000
 
@@ -138,9 +153,10 @@ def has_schema(db: PostgresConnection) -> bool:
     (found,) = db.execute("SELECT to_regclass(?)", (f'"{schema}".meta',)).fetchone()
     if found is None:
         return False
-    select = "SELECT value FROM meta WHERE key = 'format'"
-    row: Any = db.execute(select).fetchone()
-    text = row[0] if row else "none"
+    meta = dict(db.execute("SELECT key, value FROM meta").fetchall())
+    text = meta.get("format", "none")
+    if text == UNFINISHED:
+        raise unfinished_copy(place, meta.get("source", "unknown"))
     if not text.isdecimal():
         raise OperatorError(
             f"{place}: the schema {schema!r} holds other tables than hubbub's; give another one "
@@ -172,16 +188,36 @@ def make_schema(db: PostgresConnection, name: str) -> bool:
         db.execute(lock, (schema,))
         is_new = not has_schema(db)
         if is_new:
-            db.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
-            db.execute(_TABLES)
-            values = (("format", str(FORMAT)), ("store", name))
-            db.executemany("INSERT INTO meta VALUES (?, ?)", values)
+            make_tables(db, {"format": str(FORMAT), "store": name})
         db.execute("COMMIT")
     finally:
         db.roll_back()
     return is_new
 
 
+def make_tables(db: PostgresConnection, meta: Mapping[str, str]) -> None:
+    """Make the tables, and their schema if it is missing, within a transaction; ``meta`` says what
+    they are."""
+    schema = db.address.schema
+    (is_there,) = db.execute("SELECT to_regnamespace(?) IS NOT NULL", (f'"{schema}"',)).fetchone()
+    if not is_there:
+        db.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
+        meta = {MADE: "hubbub", **meta}
+    db.execute(_TABLES)
+    db.executemany("INSERT INTO meta VALUES (?, ?)", list(meta.items()))
+
+
+def drop_tables(db: PostgresConnection) -> None:
+    """Drop the tables, and nothing else that the schema may hold."""
+    names = ", ".join(re.findall(r"CREATE TABLE (\w+)", _TABLES))
+    db.execute(f"DROP TABLE IF EXISTS {names}")
+    db.execute("DROP SEQUENCE IF EXISTS run_number")
+
+
 def drop_schema(db: PostgresConnection) -> None:
-    """Take back what ``make_schema`` has made."""
-    db.execute(f'DROP SCHEMA "{db.address.schema}" CASCADE')
+    """Take back what ``make_schema`` has made: the schema itself only if it did not exist."""
+    is_made = db.execute("SELECT 1 FROM meta WHERE key = ?", (MADE,)).fetchone() is not None
+    drop_tables(db)
+    if is_made:
+        with suppress(psycopg.errors.DependentObjectsStillExist):
+            db.execute(f'DROP SCHEMA "{db.address.schema}"')

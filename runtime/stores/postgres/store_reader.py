@@ -1,5 +1,6 @@
 """``PostgresStoreReader``: ``StoreReader`` of a schema, beside a runtime at work or without one."""
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any, Final
 
 import psycopg
 
-from hubbub.hub.errors import OperatorError
+from hubbub.hub.errors import OperatorError, StoreFailed
 from hubbub.hub.store.reader import Backup, ProcessRow, StoreUnreadable
 from hubbub.runtime.stores.postgres.address import PostgresAddress
 from hubbub.runtime.stores.postgres.connection import POSTGRES, PostgresConnection
@@ -15,6 +16,7 @@ from hubbub.runtime.stores.postgres.faults import postgres_failure
 from hubbub.runtime.stores.postgres.schema import has_schema
 from hubbub.runtime.stores.postgres.writer_lock import holder_of
 from hubbub.runtime.stores.sql.store_reader import PAGE, SqlStoreReader
+from hubbub.runtime.stores.sql.tables import Table
 
 __all__ = ["PostgresStoreReader", "open_postgres_reader"]
 
@@ -54,6 +56,20 @@ class PostgresStoreReader(SqlStoreReader):
 
     def place_of(self, digest: str) -> str:
         return f"{self.place}: blob {digest}"
+
+    def contents(self) -> Iterator[tuple[str, bytes]]:
+        """Every content by its digest, one at a time.  Raises ``StoreFailed`` for a changed one."""
+        for page in self.pages(_DIGESTS):
+            for (digest,) in page:
+                content = self.content(digest)
+                if hashlib.sha256(content).hexdigest() != digest:
+                    raise StoreFailed(self.place_of(digest), "it has changed; see hubbub fsck")
+                yield digest, content
+
+    def sealed_secrets(self) -> list[tuple[str, bytes]]:
+        """Values of variables by key, as they are kept: encrypted."""
+        found = self._all("SELECT key, value FROM secret ORDER BY key")
+        return [(key, bytes(value)) for key, value in found]
 
     def is_at_work(self) -> bool:
         with self._reading():
@@ -142,6 +158,7 @@ _FREE: Final = (
     "SELECT want, count(*) FROM tree WHERE owner IS NULL "
     "OR owner NOT IN (SELECT id FROM worker WHERE live) GROUP BY want ORDER BY want"
 )
+_DIGESTS = Table("blob", ("digest",), ("digest",))
 _COUNT = (
     "SELECT count(*), count(*) FILTER (WHERE status IN ('parked', 'waiting')), "
     "coalesce(sum(waiting), 0)::bigint FROM run WHERE status <> 'ended'"

@@ -22,6 +22,7 @@ from hubbub.hub.store.reader import (
 )
 from hubbub.runtime.stores.sql.connection import SqlConnection, SqlDialect
 from hubbub.runtime.stores.sql.reader import SqlReader
+from hubbub.runtime.stores.sql.tables import Table
 
 __all__ = ["IS_SPOKEN_TO", "PAGE", "SqlStoreReader"]
 
@@ -279,6 +280,24 @@ class SqlStoreReader(ABC):
     def notes(self, prefix: str = "") -> Mapping[str, str]:
         with self._reading():
             return self.runs.notes(prefix)
+
+    # ── whole tables ─────────────────────────────────────────────────────────────────────────
+
+    def count(self, table: str) -> int:
+        """How many rows a table has."""
+        ((count,),) = self._all(f"SELECT count(*) FROM {table}")
+        return int(count)
+
+    def pages(self, table: Table) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of a table, in the order of its key, a page at a time."""
+        key, places = ", ".join(table.key), [table.columns.index(each) for each in table.key]
+        select, after = f"SELECT {table.names} FROM {table.name}", ""
+        order = f"ORDER BY {key} LIMIT {PAGE}"
+        last: tuple[Any, ...] = ()
+        while rows := self._all(f"{select} {after} {order}", last):
+            yield rows
+            last = tuple(rows[-1][place] for place in places)
+            after = f"WHERE ({key}) > ({', '.join('?' * len(last))})"
 
     # ── the database ─────────────────────────────────────────────────────────────────────────
 

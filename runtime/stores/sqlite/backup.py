@@ -10,12 +10,13 @@ import hashlib
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from hubbub.hub.errors import OperatorError, StoreFailed
 from hubbub.hub.store.reader import Backup
+from hubbub.runtime.stores.sqlite.blobs import contents_in
 from hubbub.runtime.stores.sqlite.folder import DATABASE, DataFolder
 from hubbub.runtime.stores.sqlite.output_file import check_outside_stores
 from hubbub.runtime.stores.sqlite.private_files import (
@@ -30,9 +31,6 @@ __all__ = ["back_up"]
 
 PAGES: Final = 2_000
 """Pages of the database that are copied at a time."""
-
-DIGEST: Final = 64
-"""Characters of the name of a content."""
 
 Tell = Callable[[str], object]
 
@@ -143,7 +141,7 @@ def _check_copy(copy: sqlite3.Connection, path: Path) -> None:
 def _copy_contents(source: Path, target: Path) -> tuple[int, int]:
     """Copy the contents of files; returns how many there are and their size."""
     count = size = 0
-    for place in _contents(source):
+    for place in contents_in(source):
         copy = target / place.parent.name / place.name
         make_private_folder(copy.parent)
         with open_regular(place) as content, open_private(copy) as file:
@@ -163,15 +161,6 @@ def _copy_contents(source: Path, target: Path) -> tuple[int, int]:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _contents(root: Path) -> Iterator[Path]:
-    if not root.is_dir():
-        return
-    for folder in sorted(root.iterdir()):
-        if folder.is_dir():
-            # What is being written has a longer name until it is whole.
-            yield from (place for place in sorted(folder.iterdir()) if len(place.name) == DIGEST)
 
 
 def _sync(path: Path) -> None:

@@ -7,16 +7,21 @@ whole; names are its SHA-256, so that a changed content is noticed when it is re
 import errno
 import hashlib
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from hubbub.hub.errors import StoreFailed
 from hubbub.hub.ports import Worker
 from hubbub.runtime.stores.sqlite.private_files import make_private_folder, open_private
 from hubbub.runtime.stores.sqlite.regular_files import read_regular
 
-__all__ = ["BlobFolder", "sync_folder"]
+__all__ = ["BlobFolder", "contents_in", "sync_folder"]
+
+DIGEST: Final = 64
+"""Characters of the name of a content."""
 
 
 class BlobFolder:
@@ -104,6 +109,16 @@ class BlobFolder:
                 "its content has changed; put it back from a backup (hubbub fsck lists all)",
             )
         return content
+
+
+def contents_in(root: Path) -> Iterator[Path]:
+    """The contents in such a folder, in order; there may be no such folder."""
+    if not root.is_dir():
+        return
+    for folder in sorted(root.iterdir()):
+        if folder.is_dir():
+            # What is being written has a longer name until it is whole.
+            yield from (place for place in sorted(folder.iterdir()) if len(place.name) == DIGEST)
 
 
 def sync_folder(folder: Path) -> None:

@@ -23,7 +23,7 @@ from hubbub.runtime.stores.sqlite.regular_files import AT_ONCE, check_place, che
 
 __all__ = ["StoreLock", "identity_of"]
 
-COMMANDS: Final = ("hubbub reply", "hubbub import", "hubbub compact")
+COMMANDS: Final = ("hubbub reply", "hubbub import", "hubbub compact", "hubbub migrate")
 """Commands that hold the lock for a moment, and say so in its file."""
 
 TRIES: Final = 100

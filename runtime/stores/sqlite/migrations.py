@@ -23,7 +23,9 @@ from msgspec import Struct
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.logs import log
 
-__all__ = ["FIRST", "Migration", "check_version", "newest", "show_as_newest", "upgrade"]
+__all__ = [
+    "FIRST", "Migration", "check_newest", "check_version", "newest", "show_as_newest", "upgrade",
+]  # fmt: skip
 
 FIRST: Final = 1
 """The oldest format there is."""
@@ -65,6 +67,17 @@ def check_version(db: sqlite3.Connection, path: Path) -> None:
         raise OperatorError(
             f"{path}: written by a newer hubbub (format {version}; this one knows {newest()}); "
             "upgrade hubbub, or give another path, for example that of an older backup"
+        )
+
+
+def check_newest(db: sqlite3.Connection, path: Path) -> None:
+    """Raise ``OperatorError`` for a file that is not of the newest format."""
+    check_version(db, path)
+    version = version_of(db)
+    if version != newest():
+        raise OperatorError(
+            f"{path}: of an older format ({version}; this hubbub writes {newest()}); open a "
+            "runtime on it once, which upgrades it, and migrate it then"
         )
 
 

@@ -25,6 +25,7 @@ from typing import Final
 
 from hubbub.hub.errors import OperatorError
 from hubbub.runtime.stores.sql.store_reader import IS_SPOKEN_TO
+from hubbub.runtime.stores.sql.whole_copy import unfinished_copy
 from hubbub.runtime.stores.sqlite.blobs import sync_folder
 from hubbub.runtime.stores.sqlite.folder import BESIDE
 from hubbub.runtime.stores.sqlite.lock import identity_of
@@ -37,12 +38,16 @@ from hubbub.runtime.stores.sqlite.migrations import (
 from hubbub.runtime.stores.sqlite.private_files import make_private_file, narrow, open_private
 
 __all__ = [
-    "KEEP_NOTE", "MAX_LOG_BYTES", "PRAGMAS", "HeldLog", "connect",
-    "connect_read_only", "is_damage", "is_io_error", "mark_failed", "prepare", "store_failure",
+    "KEEP_NOTE", "MAX_LOG_BYTES", "PRAGMAS", "HeldLog", "begin_copy", "complete_copy", "connect",
+    "connect_read_only", "is_damage", "is_io_error", "mark_failed", "prepare", "source_of_copy",
+    "store_failure",
 ]  # fmt: skip
 
 APPLICATION: Final = 0x68756221
 """``PRAGMA application_id``: ``hub!``."""
+
+UNFINISHED: Final = 0x68756200
+"""The same of a database that a migration has begun to copy: no program takes it for a store."""
 
 BUSY_SECONDS: Final = 5.0
 
@@ -279,9 +284,66 @@ def _is_empty(db: sqlite3.Connection) -> bool:
 
 def _check_format(db: sqlite3.Connection, path: Path) -> None:
     (application,) = db.execute("PRAGMA application_id").fetchone()
+    if application == UNFINISHED:
+        raise unfinished_copy(str(path), _source_of(db))
     if application != APPLICATION:
         raise OperatorError(f"{path}: a database, but not of hubbub; give another path")
     check_version(db, path)
+
+
+def begin_copy(path: Path, source: str) -> sqlite3.Connection:
+    """A connection to a new database, which is to become a copy of the store ``source``.
+
+    Until ``complete_copy`` whoever opens it is refused.  Raises ``sqlite3.Error``.
+    """
+    make_private_file(path)
+    db = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
+    db.text_factory = READABLE
+    try:
+        for pragma in PRAGMAS:
+            db.execute(f"PRAGMA {pragma}")
+        script = f"BEGIN IMMEDIATE; {_TABLES} {'; '.join(_ADDED)};"
+        script += f"PRAGMA application_id={UNFINISHED}; PRAGMA user_version={newest()};"
+        db.executescript(script)
+        db.execute("INSERT INTO meta VALUES ('source', ?)", (source,))
+        db.execute("COMMIT")
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def complete_copy(db: sqlite3.Connection, name: str) -> None:
+    """Make a store of a copy, durably; ``name`` is what it is called.  Raises ``sqlite3.Error``."""
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    db.execute("BEGIN IMMEDIATE")
+    db.execute("DELETE FROM meta WHERE key = 'source'")
+    db.execute("INSERT INTO meta VALUES ('store', ?)", (name,))
+    db.execute(f"PRAGMA application_id={APPLICATION}")
+    db.execute("COMMIT")
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def source_of_copy(path: Path) -> str | None:
+    """The store of which the database at ``path`` is an unfinished copy; empty where there is
+    nothing in it yet, ``None`` if it is anything else.
+
+    Raises ``sqlite3.Error`` for what cannot be read.
+    """
+    db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)
+    try:
+        if _is_empty(db):
+            return ""
+        (application,) = db.execute("PRAGMA application_id").fetchone()
+        return _source_of(db) if application == UNFINISHED else None
+    finally:
+        db.close()
+
+
+def _source_of(db: sqlite3.Connection) -> str:
+    found = db.execute("SELECT value FROM meta WHERE key = 'source'").fetchone()
+    return str(found[0]) if found else "unknown"
 
 
 def is_damage(error: sqlite3.Error) -> bool:

@@ -17,6 +17,7 @@ from hubbub.runtime.stores.sql.store_reader import SqlStoreReader
 from hubbub.runtime.stores.sqlite.backup import back_up
 from hubbub.runtime.stores.sqlite.folder import DataFolder
 from hubbub.runtime.stores.sqlite.lock import StoreLock
+from hubbub.runtime.stores.sqlite.migrations import check_newest
 from hubbub.runtime.stores.sqlite.regular_files import read_regular
 from hubbub.runtime.stores.sqlite.schema import connect_read_only, store_failure
 
@@ -56,6 +57,11 @@ class SqliteStoreReader(SqlStoreReader):
 
     def place_of(self, digest: str) -> str:
         return str(self._folder.blobs / digest[:2] / digest)
+
+    def check_newest(self) -> None:
+        """Raise ``OperatorError`` for a database of an older format."""
+        with self._reading():
+            check_newest(self._db, self._folder.database)
 
     # ── the store itself ─────────────────────────────────────────────────────────────────────
 

@@ -256,7 +256,7 @@ def test_what_stands_in_folders_of_agents_is_checked(tmp_path: Path) -> None:
 def test_progress_is_told_for_big_stores(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hubbub.runtime.inspection.check.STEP", 10)
+    monkeypatch.setattr("hubbub.runtime.inspection.record_check.STEP", 10)
     told: list[str] = []
     tell: Callable[[str], object] = told.append
     assert list(StoreCheck(f"sqlite:{made.folder}", tell=tell).problems()) == []
