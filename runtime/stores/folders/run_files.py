@@ -198,7 +198,11 @@ class RunFiles:
         if data is None:
             return _Looked(_File(), (0, MISSING), is_behind=True)
         header, *lines = data.split(b"\n")
-        if header + b"\n" != self._header(run_id):
+        expected = self._header(run_id)
+        if not lines and expected.startswith(data):
+            what = "torn off in its first line; it is written again"
+            return _Looked(_File(), (1, what), is_behind=True, is_torn=True)
+        if header + b"\n" != expected:
             return _Looked(_File(), (1, "is no export of this run from this store"))
         file, at = _File(size=len(header) + 1), len(header) + 1
         events, position, whole = self._events(run_id), 0, 0

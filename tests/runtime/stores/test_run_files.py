@@ -102,7 +102,7 @@ async def test_lines_are_only_ever_added(tmp_path: Path, ports: Ports) -> None:
     assert problems_of(tmp_path) == []
 
 
-@pytest.mark.spec("P-04")
+@pytest.mark.spec("P-04", "G-08")
 async def test_wherever_a_file_is_torn_off_it_is_written_on_from_there(
     filled: Filled, tmp_path: Path
 ) -> None:
@@ -113,7 +113,7 @@ async def test_wherever_a_file_is_torn_off_it_is_written_on_from_there(
             file.write_bytes(whole[:cut])
             runs, folder = RunFiles(RealDisk(), reader), str(file.parent)
             found = runs.look(folder, filled.chat)
-            assert found and (all(is_behind for _, is_behind in found) or cut < 100), found
+            assert found and all(is_behind for _, is_behind in found), found
             told = runs.reconcile(folder, filled.chat)
             ends = (b"\n", whole[cut - 1 : cut])
             assert told or ends[0] == ends[1], "what was torn off is told"
