@@ -121,6 +121,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "runtime/inspection": (
         *HUB, *TURN, "agents/code", "agents/folders", "runtime/text", "runtime/loading", *STORES,
     ),
+    "runtime/copies": (*HUB, "runtime/inspection", *STORES),
     "runtime/demo": (*KERNEL, "runtime", "runtime/runs", "runtime/stores", "runtime/stores/sqlite",
         "runtime/text"),
     "runtime/demo/assets": (
@@ -129,9 +130,8 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "runtime/demo/chat": (*KERNEL, "runtime", "runtime/loading", "runtime/demo", "runtime/text"),
     "runtime/cli": (
         *HUB, "agents", "agents/definitions", "runtime", "runtime/text", "runtime/inspection",
-        "runtime/schedules", "runtime/finding", "runtime/loading", "runtime/demo",
-        "runtime/demo/assets",
-        "runtime/demo/chat", *STORES,
+        "runtime/copies", "runtime/schedules", "runtime/finding", "runtime/loading", "runtime/demo",
+        "runtime/demo/assets", "runtime/demo/chat", *STORES,
     ),
     f"{SIMULATION}/story": (*KERNEL, "runtime", "runtime/schedules"),
     f"{SIMULATION}/loop": (*HUB, f"{SIMULATION}/story"),

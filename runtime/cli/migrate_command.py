@@ -39,7 +39,7 @@ def migrate_command(write: Write, notice: Write) -> Callable[..., int]:
             secrets (how many), contents, folders, seconds.
         """
         from hubbub.runtime.cli.text import migrated_lines
-        from hubbub.runtime.inspection.migration import migrate_store
+        from hubbub.runtime.copies.migration import migrate_store
 
         clock = Ports().clock
         began = clock.now()

@@ -4,7 +4,7 @@ Times are UTC.  Whatever comes out of a store is escaped where a terminal would 
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -18,13 +18,15 @@ from hubbub.hub.values import NULL, Json
 from hubbub.runtime.finding.conversations import Conversation, Conversations
 from hubbub.runtime.inspection.at_work import FreeTrees, ShownProcess, StoreAtWork
 from hubbub.runtime.inspection.event_words import Said, headline
-from hubbub.runtime.inspection.migration import Migrated
 from hubbub.runtime.inspection.prompts import ShownPrompt
 from hubbub.runtime.inspection.replay import Replayed
 from hubbub.runtime.inspection.usage import Used
 from hubbub.runtime.inspection.views import RunReport, Runs, ShownRun
 from hubbub.runtime.schedules.status import ScheduleStatus
 from hubbub.runtime.text import printable
+
+if TYPE_CHECKING:
+    from hubbub.runtime.copies.migration import Migrated
 
 __all__ = [
     "backup_line", "conversation_lines", "event_line", "migrated_lines", "process_lines",
@@ -372,7 +374,7 @@ def backup_line(backup: Backup, seconds: float) -> str:
     )
 
 
-def migrated_lines(made: Migrated, seconds: float) -> Iterator[str]:
+def migrated_lines(made: "Migrated", seconds: float) -> Iterator[str]:
     """What was copied, and which of the two is to be used."""
     source, target = printable(made.source), printable(made.target)
     yield (

@@ -24,9 +24,9 @@ from hubbub.__main__ import main
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.events import CustomEvent
 from hubbub.hub.ports import Ports
-from hubbub.runtime.inspection import migration
+from hubbub.runtime.copies import migration
+from hubbub.runtime.copies.migration import migrate_store
 from hubbub.runtime.inspection.check import StoreCheck
-from hubbub.runtime.inspection.migration import migrate_store
 from hubbub.runtime.stores.open import open_intake, open_reader, sqlite_store
 from hubbub.runtime.stores.postgres.store import PostgresStore
 from hubbub.runtime.stores.sqlite.store import SqliteStore

@@ -26,9 +26,9 @@ from hubbub.__main__ import main
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.events import CustomEvent
 from hubbub.hub.ports import Ports
-from hubbub.runtime.inspection import migration
+from hubbub.runtime.copies import migration
+from hubbub.runtime.copies.migration import migrate_store
 from hubbub.runtime.inspection.check import StoreCheck
-from hubbub.runtime.inspection.migration import migrate_store
 from hubbub.runtime.stores.open import open_intake, open_reader, sqlite_store
 from hubbub.runtime.stores.sqlite import whole_copy
 from hubbub.runtime.stores.sqlite.store import SqliteStore

@@ -1,0 +1,1 @@
+"""Copies of a store in another form, made from the store alone: a whole store elsewhere."""
