@@ -1,6 +1,7 @@
 """What ``uv run pytest`` runs, and what it says of what it leaves out."""
 
 import tomllib
+from collections import Counter
 from itertools import product
 from pathlib import Path
 
@@ -43,6 +44,19 @@ def test_one_store(loop, store): pass
 @pytest.mark.parametrize(("row", "store"), [("a", "memory"), ("b", "sqlite")])
 def test_a_store_for_each(loop, row, store): pass
 
+@LOOPS
+@pytest.mark.parametrize("row", range(5))
+def test_many_rows(loop, row): pass
+
+@LOOPS
+@pytest.mark.parametrize("row", range(3))
+def test_few_rows(loop, row): pass
+
+@LOOPS
+@pytest.mark.parametrize("store", ["memory", "late", "sqlite", "postgres"])
+@pytest.mark.parametrize("row", range(4))
+def test_many_stores(loop, store, row): pass
+
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
 def test_no_loop(store): pass
 """
@@ -84,7 +98,7 @@ def test_all_run_where_they_are_asked_for_and_nothing_is_said(project: pytest.Py
     result.stdout.no_fnmatch_line("*left out*")
 
 
-def test_each_row_runs_on_each_loop_and_each_store_is_tried_but_not_in_every_combination(
+def test_few_rows_run_on_each_loop_and_each_store_is_tried_but_not_in_every_combination(
     project: pytest.Pytester,
 ) -> None:
     project.makepyfile(test_board=BOARD)
@@ -99,15 +113,38 @@ def test_each_row_runs_on_each_loop_and_each_store_is_tried_but_not_in_every_com
     of_one_row = {x for x in ids if "test_one_row[" in x}
     assert len(of_one_row) == 3
     assert all(any(name in x for x in of_one_row) for name in (*loops, *stores))
-    assert {x for x in ids if "test_all[" not in x} - of_one_row == {
+    others = {x for x in ids if "test_all[" not in x and "test_many" not in x} - of_one_row
+    assert others == {
         "test_one_store[memory-asyncio]", "test_one_store[memory-trio]",
         "test_a_store_for_each[a-memory-asyncio]", "test_a_store_for_each[a-memory-trio]",
         "test_a_store_for_each[b-sqlite-asyncio]", "test_a_store_for_each[b-sqlite-trio]",
         "test_no_loop[memory]", "test_no_loop[sqlite]",
+        *(f"test_few_rows[{row}-{loop}]" for row in range(3) for loop in loops),
     }  # fmt: skip
-    words = "15 tests were left out: other stores of tests that were run on this loop"
+
+
+def test_many_rows_run_on_one_loop_each_and_every_loop_and_store_is_tried(
+    project: pytest.Pytester,
+) -> None:
+    project.makepyfile(test_board=BOARD)
+    result = run(project, "test_board.py", "-v", "-k", "many")
+    found = [x.split("[")[1].partition("]")[0].split("-") for x in result.outlines if "%]" in x]
+    rows = [(x[0], x[1]) for x in found if len(x) == 2]
+    assert sorted(row for row, _ in rows) == [*"01234"]
+    assert sorted(Counter(loop for _, loop in rows).values()) == [2, 3]
+    placed = [x for x in found if len(x) == 3]
+    assert {row for row, *_ in placed} == {*"0123"} and len(placed) <= 5
+    assert {store for _, store, _ in placed} == {"memory", "late", "sqlite", "postgres"}
+    assert {loop for *_, loop in placed} == {"asyncio", "trio"}
+
+
+def test_what_is_left_out_is_said_and_can_be_run(project: pytest.Pytester) -> None:
+    project.makepyfile(test_board=BOARD)
+    result = run(project, "test_board.py")
+    count = result.parseoutcomes()["passed"]
+    words = f"{80 - count} tests were left out: other loops and stores of tests that were run"
     result.stdout.fnmatch_lines([f'{words}, -m "" all (as CI does)'])
-    assert run(project, "test_board.py", "-m", "").parseoutcomes()["passed"] == 32
+    assert run(project, "test_board.py", "-m", "").parseoutcomes()["passed"] == 80
 
 
 def test_no_claim_is_skipped_where_ci_runs(

@@ -230,6 +230,7 @@ def test_whatever_happens_every_invariant_holds(story, wrong, seed):
 # ── what is seen of a store that is wrong ────────────────────────────────────────────────────
 
 
+@pytest.mark.long
 def test_store_that_takes_over_nothing_is_found(monkeypatch):
     monkeypatch.setattr(SharedMemory, "_set_free", lambda self, tree: setattr(tree, "owner", 0))
     wrong = [KillWorker(worker=n, at=0.2) for n in range(2)]

@@ -24,7 +24,7 @@ LEFT_OUT = pytest.StashKey[Counter[str]]()
 OUTPUT = "tests left out"
 SAID: Final = {
     "long": ("long ", "-m long runs these, "),
-    "combination": ("", "other stores of tests that were run on this loop, "),
+    "combination": ("", "other loops and stores of tests that were run, "),
 }
 LOOPS: Final = {"anyio_backend", "backend", "loop"}
 STORES: Final = {
@@ -32,6 +32,8 @@ STORES: Final = {
     "open_runtime", "opened", "store",
 }  # fmt: skip
 """Parameters that say which loop a test runs on, and which store it has or how late that is."""
+MANY: Final = 4
+"""Rows of which each runs on one of the loops only: the others meet the other loop."""
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -43,15 +45,16 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Mark what differs from another test in the store alone, but for one diagonal of a board.
+    """Mark what differs from another test in the store or the loop alone, but for a part of it.
 
-    What is left of a test runs on each loop and with each store, and each of its rows on each loop.
+    What is left of a test runs on each loop and with each store, and each of its rows: on each loop
+    where the rows are few, on one of them where they are many.
     """
     boards: dict[str, Board] = {}
     for item in items:
         if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
             names = item.callspec.params.keys()
-            if names & LOOPS and names & STORES:
+            if names & LOOPS:
                 test = item.nodeid.partition("[")[0]
                 boards.setdefault(test, Board(crc32(test.encode()))).put(item)
     for board in boards.values():
@@ -59,7 +62,7 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
 
 
 class Board:
-    """A test with its parameters, of which one is a loop and others are a store."""
+    """A test with its parameters, of which one is a loop and others may be a store."""
 
     def __init__(self, corner: int) -> None:
         """A ``corner`` that is even is white."""
@@ -88,9 +91,29 @@ class Board:
             for row, store, loop, item in self._places
         ]
         white = {place for place, colour, _ in colours if not colour}
-        for place, colour, item in colours:
+        left: dict[int, list[tuple[tuple[str, int], tuple[str, int], pytest.Function]]]
+        left = defaultdict(list)
+        for (row, store, loop, item), (place, colour, _) in zip(self._places, colours, strict=True):
             if colour and place in white:  # A row of one store is tried with that on every loop.
                 item.add_marker(pytest.mark.combination)
+            else:
+                left[row].append((("store", store), ("loop", loop), item))
+        if rows >= MANY:
+            self._thin([*left.values()])
+
+    def _thin(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Leave one of each row, so that each store and each loop is met about as often."""
+        times = Counter({("loop", self._corner % 2): 0.5})
+        kept = []
+        for row in rows:
+            kept.append(min(row, key=lambda x: (times[x[0]], times[x[1]])))
+            times.update(dict.fromkeys(kept[-1][:2], 1))
+        met = {each for store, loop, _ in kept for each in (store, loop)}
+        for each in (each for row in rows for each in row):
+            if not met.issuperset(each[:2]):
+                met.update(each[:2])
+            elif not any(each is x for x in kept):
+                each[2].add_marker(pytest.mark.combination)
 
     def _number(self, of: Any, value: Any) -> int:
         """Its place among the values of the same kind."""

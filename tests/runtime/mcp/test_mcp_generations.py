@@ -89,6 +89,7 @@ async def test_a_question_in_this_process_reaches_the_conversation_of_its_call(
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_a_command_of_the_sdk_asks_in_the_middle_of_a_call(tmp_path: Path) -> None:
     program = tmp_path / "shop.py"

@@ -33,7 +33,11 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return found
 
 
-@pytest.fixture(params=["auto", "2025", "2026"])
+LONG = pytest.mark.long
+PROTOCOLS = ["auto", pytest.param("2025", marks=LONG), pytest.param("2026", marks=LONG)]
+
+
+@pytest.fixture(params=PROTOCOLS)
 def protocol(request: pytest.FixtureRequest) -> Any:
     return request.param
 
@@ -81,6 +85,7 @@ async def test_tools_are_called_over_http_with_the_given_headers(protocol: Any) 
             assert rt.mcp_servers[0].protocol[:4] == {"auto": "2025"}.get(protocol, protocol)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("protocol", ["auto", "2025"])
 async def test_a_server_at_an_address_asks_in_the_middle_of_a_call(protocol: Any) -> None:
     model = ScriptedModel([call("shop_order"), "Done."])
@@ -93,6 +98,7 @@ async def test_a_server_at_an_address_asks_in_the_middle_of_a_call(protocol: Any
             assert results.outputs == ["accept large"]
 
 
+@pytest.mark.long
 async def test_a_changed_list_is_heard_of_over_http(protocol: Any) -> None:
     model = ScriptedModel([call("shop_unlock"), "Done."])
     with service() as shop:
@@ -113,6 +119,7 @@ async def test_nobody_at_an_address_stops_no_run() -> None:
         assert rt.mcp_servers[0].problem
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("protocol", ["2026", pytest.param("auto", marks=pytest.mark.long)])
 async def test_a_server_that_dies_and_comes_back_is_called_again(protocol: Any) -> None:
     model = ScriptedModel([call("shop_wait"), "It is gone."])

@@ -48,6 +48,7 @@ async def test_a_command_is_started_and_ended_with_the_runtime() -> None:
         assert rt.mcp_servers[0].protocol.startswith("2025")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("protocol", "spoken"), [("auto", "2025"), ("2026", "2026")])
 async def test_a_server_of_the_sdk_is_spoken_to_by_the_protocol_that_is_chosen(
     tmp_path: Path, protocol: Any, spoken: str
@@ -70,6 +71,7 @@ async def test_a_server_of_the_sdk_is_spoken_to_by_the_protocol_that_is_chosen(
         assert rt.mcp_servers[0].protocol.startswith(spoken)
 
 
+@pytest.mark.long
 async def test_a_server_that_dies_in_a_call_is_an_error_result_and_is_started_again() -> None:
     model = ScriptedModel([call("it_die"), call("it_echo", word="back"), "Done."])
     async with Runtime([mcp_agent(model, command())], store="memory") as rt:
@@ -82,6 +84,7 @@ async def test_a_server_that_dies_in_a_call_is_an_error_result_and_is_started_ag
         assert results.errors[0].error_type == "mcp server"
 
 
+@pytest.mark.long
 async def test_a_server_that_dies_between_calls_is_started_again(eventually: Any) -> None:
     model = ScriptedModel([call("it_die_after"), "Done."])
     async with Runtime([mcp_agent(model, command())], store="memory") as rt:
@@ -127,6 +130,7 @@ async def test_an_answer_that_is_none_is_said_in_one_line() -> None:
     assert results.failures == [True]
 
 
+@pytest.mark.long
 async def test_a_stalled_call_is_cancelled_and_what_still_comes_is_dropped(
     tmp_path: Path, eventually: Any
 ) -> None:
@@ -162,6 +166,7 @@ async def test_a_server_that_cannot_bear_the_newer_protocol_is_spoken_to_by_the_
         assert results.outputs == ['{"word": "hello"}']
 
 
+@pytest.mark.long
 async def test_a_mute_server_is_not_waited_for_twice() -> None:
     model = ScriptedModel(["Done."])
     async with Runtime([mcp_agent(model, command("mute", start_timeout=2))], store="memory") as rt:

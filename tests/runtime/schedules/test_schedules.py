@@ -470,9 +470,9 @@ async def leave_after(events: int, steps: int, store: str | Journal, ports: Port
     return seen
 
 
-@pytest.mark.parametrize("kind", ["memory", "late", "sqlite"])
+@pytest.mark.parametrize("kept", ["memory", "late", "sqlite"])
 async def test_leaving_while_ticks_are_caught_up_is_no_failure_of_a_schedule(
-    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    kept: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     stores: dict[str, Callable[[str], str | Journal]] = {
         "memory": lambda _: MemoryJournal(),
@@ -483,7 +483,7 @@ async def test_leaving_while_ticks_are_caught_up_is_no_failure_of_a_schedule(
     while seen >= events:
         events += 1
         for steps in range(3):
-            store = stores[kind](f"{events}-{steps}")
+            store = stores[kept](f"{events}-{steps}")
             seen = await leave_after(events, steps, store, virtual_ports())
             assert not [x for x in caplog.records if x.levelname == "ERROR"], (events, steps)
     assert events > 15

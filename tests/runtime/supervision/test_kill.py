@@ -54,6 +54,7 @@ def _forget_record(db: sqlite3.Connection) -> None:
                "WHERE type = 'agent:record'")  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
@@ -91,6 +92,7 @@ def worked_on(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]
     return folder, [line for line in lines if not line.startswith("open ")]
 
 
+@pytest.mark.long
 @pytest.mark.spec("P-10")
 def test_the_audit_finds_an_effect_that_was_had_twice(worked_on: tuple[Path, list[str]]) -> None:
     folder, lines = worked_on
