@@ -26,6 +26,7 @@ from hubbub.hub.store.reader import StoreReader, StoreUnreadable
 from hubbub.hub.values import check_grace
 from hubbub.runtime.stores.postgres.address import PostgresAddress
 from hubbub.runtime.stores.postgres.blobs import PostgresBlobs
+from hubbub.runtime.stores.postgres.bus import PostgresBus
 from hubbub.runtime.stores.postgres.connection import PostgresConnection
 from hubbub.runtime.stores.postgres.faults import is_passing, postgres_failure
 from hubbub.runtime.stores.postgres.schema import check_server, make_schema
@@ -76,6 +77,7 @@ class PostgresStore(QueuedStore):
         self._environ = os.environ if environ is None else environ
         self._patience = patience
         self.blobs = PostgresBlobs(self._ask)
+        self.bus = PostgresBus(self._address, self._ports.make_worker, self._ports.clock)
         self.name = "postgres"
 
     def __repr__(self) -> str:
