@@ -177,7 +177,7 @@ class Addressing:
         self._replaced: dict[str, deque[tuple[str, str]]] = {}
         self.agents: Collection[str] | None = None
         """The agents that there are, if a runtime is at work here: a run of another one takes no
-        messages, and none is opened."""
+        messages, unless another process may drive it, and none is opened."""
         self.refusal_of_files: RefusalOfFiles | None = None
         """Why a run cannot be sent what names these files, if a runtime is at work here."""
         self.refusal_of_seed: Callable[[str, Sequence[GivenTool]], str] | None = None
@@ -198,7 +198,7 @@ class Addressing:
             case SessionMessage():
                 delivery = Delivery(
                     event, target, by=by, source=event.source, key=event.key,
-                    limit=self._max_inbox, agents=self.agents, touches=is_from_user(event),
+                    limit=self._max_inbox, agents=self._takers, touches=is_from_user(event),
                 )  # fmt: skip
                 if event.attachments:
                     delivery.refusal_of_files = self.refusal_of_files
@@ -216,6 +216,12 @@ class Addressing:
                 return Delivery(event, "", by="every")
             case _:
                 return Delivery(event, target, by=by)
+
+    @property
+    def _takers(self) -> Collection[str] | None:
+        """The agents whose runs take messages, where that can be said: other processes may have
+        others."""
+        return None if self.is_shared else self.agents
 
     def _opening(self, event: SessionOpen, run_id: str) -> Delivery:
         given = None
@@ -271,7 +277,7 @@ class Addressing:
         source, key = identity_of(event) if event.message is not None else ("", "")
         delivery = Delivery(
             event, run_id, source=source, key=key, limit=self._max_inbox, new=new, touches=True,
-            agents=self.agents,
+            agents=self._takers,
         )  # fmt: skip
         delivery.refusal_of_files = refuse
         return delivery

@@ -1,6 +1,7 @@
 """What a ``Runtime`` is given, as far as no other part checks it: refused before it is used."""
 
 from collections.abc import Mapping
+from typing import Literal, TypeAlias
 
 from hubbub.agents.definitions.variables import env_problems
 from hubbub.agents.model import is_model
@@ -8,11 +9,15 @@ from hubbub.hub.errors import BadValue, DefinitionError
 from hubbub.hub.hub import Hub
 from hubbub.hub.near_misses import kind_of, shown
 from hubbub.hub.ports import Ports
+from hubbub.hub.store.sharing import Sharing
 from hubbub.hub.texts import check_label
-from hubbub.hub.values import check_grace
+from hubbub.hub.values import check_counts, check_grace
 from hubbub.runtime.supervision.restore import RestorePolicy
 
-__all__ = ["check_arguments"]
+__all__ = ["Role", "check_arguments", "check_role"]
+
+Role: TypeAlias = Literal["worker", "channel"]
+"""What a process does on a store that several share: drive runs, or only carry channels."""
 
 
 def check_arguments(
@@ -72,3 +77,31 @@ def _check_parts(store: object, hub: object, ports: object) -> None:
         raise BadValue("hub", f"expected a Hub, not {kind_of(hub)}")
     if ports is not None and not isinstance(ports, Ports):
         raise BadValue("ports", f"expected Ports, not {kind_of(ports)}")
+
+
+def check_role(role: object, capacity: object, sharing: Sharing | None) -> None:
+    """Raise ``BadValue`` for a role that there is not, or that a process cannot have on its store,
+    and for what is no capacity of it."""
+    if role not in ("worker", "channel"):
+        raise BadValue("role", f'expected "worker" or "channel", not {shown(role)}')
+    if capacity is not None:
+        check_counts(1, capacity=capacity)
+        if role == "channel":
+            raise BadValue("capacity", 'a process with role="channel" drives no runs; leave it out')
+    if sharing is None:
+        if role == "channel":
+            raise BadValue(
+                "role", "nobody would drive the runs of a store that one process has to itself; "
+                'use "worker", or a store that several share: store="postgresql://…"',
+            )  # fmt: skip
+        if capacity is not None:
+            raise BadValue(
+                "capacity", "nobody else drives the runs of a store that one process has to "
+                "itself; leave it out, or bound the runs in memory by max_live",
+            )  # fmt: skip
+    elif sharing.is_worker != (role == "worker"):
+        given = "with" if sharing.is_worker else "without"
+        raise BadValue(
+            "role", f"the store was made {given} is_worker=True, and the role is {role!r}; make "
+            "both the same",
+        )  # fmt: skip

@@ -36,10 +36,10 @@ from hubbub.hub.message import check_limits
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.store import Store
 from hubbub.hub.tasks.cancelling import defer_interrupts
-from hubbub.hub.texts import check_labels
+from hubbub.hub.texts import check_label, check_labels
 from hubbub.hub.values import check_counts
 from hubbub.runtime.activities.other_runs import OtherRuns
-from hubbub.runtime.arguments import check_arguments
+from hubbub.runtime.arguments import Role, check_arguments, check_role
 from hubbub.runtime.asked import RuntimeAnswers
 from hubbub.runtime.finding.published import publish, published
 from hubbub.runtime.kernel.budgets import TreeBudgets
@@ -103,6 +103,10 @@ class Runtime(RunAccess):
       run fails (``crash_loop``).  From two on: before the last one, those that may be guilty are
       restored one after another.
     * ``limits``: what each tree of runs may use, together, unless its opening says otherwise.
+    * ``role``, ``capacity``: where several processes share the store, a ``"worker"`` drives trees
+      of runs, those whose root is one of its ``agents``, and at most ``capacity`` of them.  A
+      ``"channel"`` drives none and fires no schedule: what it opens and sends others handle.  It
+      needs no definitions; without any it opens whatever agent is named.
     * ``prices``: what models cost, by the names that prompts give them; what has no price costs
       nobody knows how much (``None``).
 
@@ -138,6 +142,8 @@ class Runtime(RunAccess):
         max_crashes: int = MAX_CRASHES,
         limits: Limits | None = None,
         prices: Mapping[str, Price] | None = None,
+        role: Role = "worker",
+        capacity: int | None = None,
     ) -> None:
         check_arguments(store, hub, ports, env, models, environ, restore, grace)
         check_labels(default_agent=default_agent)
@@ -159,8 +165,11 @@ class Runtime(RunAccess):
             journal = open_store(store, ports, keep=keep)
             hub = Hub(journal=journal, ports=ports, max_inbox=max_inbox, buffer=buffer)
         self.hub = hub
+        check_role(role, capacity, hub.share.sharing)
         self.ports = hub.ports
-        self._servers = McpServers(self.definitions, hub) if self.definitions.servers else None
+        self._is_worker, self._capacity = role == "worker", capacity
+        has_servers = self._is_worker and self.definitions.servers
+        self._servers = McpServers(self.definitions, hub) if has_servers else None
         live = LiveRuns()
         accounts = TreeAccounts(self.definitions, live.by_id, limits)
         services = self.services = Services(
@@ -185,7 +194,9 @@ class Runtime(RunAccess):
             services, live, families, self.outcomes, compose,
             max_live=max_live, keep=keep, restore=restore,
         )  # fmt: skip
-        self._ownership = HubOwnership(hub, self.runs, self.definitions, price_list, default_agent)
+        self._ownership = HubOwnership(
+            hub, self.runs, self.definitions, price_list, default_agent, is_worker=self._is_worker
+        )
         self._calls = InlineCalls(services, self.outcomes, self.runs)
         super().__init__(services, self.outcomes, families.look_at, accounts)
         publish(hub.journal, published(self.definitions, self.env))
@@ -203,7 +214,9 @@ class Runtime(RunAccess):
         self.phase.is_entered = True
         defer_interrupts(Runtime.__aenter__, Runtime.__aexit__)
         try:
-            self.services.catalog.prepare(used_models(self.definitions))
+            if self._is_worker:
+                self.services.catalog.prepare(used_models(self.definitions))
+                self.hub.share.offer(self.definitions.names, self._capacity)
             if self._servers is not None:
                 self._servers.prepare()
             if self._owns_hub:
@@ -228,7 +241,8 @@ class Runtime(RunAccess):
         if self._servers is not None:
             self._servers.begin(self.runs.quarantine.emit)
         await self.runs.begin(await self._prompts.begin())
-        await self._scheduler.begin()
+        if self._is_worker:
+            await self._scheduler.begin()
         self.runs.quarantine.report_folders(self.hub.journal.problems)
 
     async def __aexit__(
@@ -259,6 +273,8 @@ class Runtime(RunAccess):
             if self._timing is not None:  # Until now: what the grace waits for may time out.
                 self._timing.cancel()
             self.runs.close()
+            if not self._owns_hub:  # With its own hub it leaves the store, which says the same.
+                self.runs.trees.withdraw()
             self._let_go_of_hub()
             self.outcomes.close()
             try:
@@ -330,16 +346,15 @@ class Runtime(RunAccess):
         history that is not well-formed), ``CallerError`` (an agent that takes none), ``Closed``.
         """
         self.phase.check_open()
-        definition = definition_of(self.services, agent, input)
+        name = self._name_of(agent, input)
         _check_env(env)
         receipt = self.hub.open(
-            definition.name, input, session_key=session_key, run_id=run_id, once=once,
+            name, input, session_key=session_key, run_id=run_id, once=once,
             timeout=timeout, name=name, correlation_id=correlation_id, env=dict(env or {}),
             source=source, history=history, tools=tools, limits=limits,
         )  # fmt: skip
         await receipt
         receipt.raise_if_rejected()
-        name = definition.name
         if session_key or run_id:  # The run that was found may be another agent's.
             info = await self.hub.journal.info(receipt.run_id)
             name = info.agent if info is not None else name
@@ -361,13 +376,20 @@ class Runtime(RunAccess):
         are outcomes, not exceptions.  Raises ``BadValue`` for a model agent without an input.
         """
         self.phase.check_open()
-        definition = definition_of(self.services, agent, input)
+        name = self._name_of(agent, input)
         if env is not None:
             _check_env(env)
         if limits is not None:
             check_limits(limits)
-        outcome, _ = await self._calls.run(definition, input, env, limits)
+        outcome, _ = await self._calls.run(name, input, env, limits)
         return outcome
+
+    def _name_of(self, agent: str | AgentDefinition, input: object) -> str:
+        """The name of an agent that is to be started with ``input``."""
+        if isinstance(agent, str) and not (self._is_worker or self.definitions.names):
+            check_label("agent", agent)
+            return agent
+        return definition_of(self.services, agent, input).name
 
     def executable(self, agent: str | AgentDefinition[Output]) -> ExecutableAgent[Output]:
         """The agent as workflow code sees it."""

@@ -46,6 +46,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "hub/events": ("ground",),
     "hub/bus": ("hub/tasks", "ground"),
     "hub/store": ("hub/tasks", "ground", "hub/bus", "hub/events"),
+    "hub/store/shared": ("hub/tasks", "ground", "hub/bus", "hub/events", "hub/store"),
     "hub/delivery": ("hub/tasks", "ground", "hub/events", "hub/store"),
     "hub/relay": ("ground", "hub/bus", "hub/events", "hub/delivery"),
     "hub": (
@@ -140,7 +141,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     ),
     f"{SIMULATION}/world": (
         *KERNEL, "runtime", "runtime/runs", *STORES, f"{SIMULATION}/story", f"{SIMULATION}/loop",
-        f"{SIMULATION}/injection",
+        f"{SIMULATION}/injection", "hub/store/shared",
     ),
     f"{SIMULATION}/invariants": (*KERNEL, "runtime/models/http", f"{SIMULATION}/story"),
     f"{SIMULATION}/playback": (

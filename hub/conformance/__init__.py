@@ -12,6 +12,7 @@ __all__ = [
     "C_RUN",
     "EVERYTHING",
     "INBOX_CHECKS",
+    "PLACEMENT_CHECKS",
     "READER_CHECKS",
     "SHARING_CHECKS",
     "TAKEOVER_CHECKS",
@@ -41,6 +42,7 @@ _EXPORTS: Final = {
         "MakeJournal",
     ),
     "hubbub.hub.conformance.takeover": ("TAKEOVER_CHECKS",),
+    "hubbub.hub.conformance.placement": ("PLACEMENT_CHECKS",),
     "hubbub.hub.conformance.reader": ("READER_CHECKS",),
     "hubbub.hub.conformance.sharing": (
         "MakeSharedStore",
@@ -77,6 +79,9 @@ if TYPE_CHECKING:
         CHECKS,
         Check,
         MakeJournal,
+    )
+    from hubbub.hub.conformance.placement import (
+        PLACEMENT_CHECKS,
     )
     from hubbub.hub.conformance.reader import (
         READER_CHECKS,

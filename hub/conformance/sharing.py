@@ -8,7 +8,7 @@
 ``CHECKS``, which one such journal passes, too.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, Protocol, TypeAlias
 
@@ -68,7 +68,9 @@ class Member:
         """The identities of all events, in the order in which they were told."""
         self.trees: set[str] = set()
         """What it has claimed and not lost since."""
-        self.losses = 0
+        self.losses = self.told_before_loss = 0
+        self.room: Mapping[str, int] = {}
+        """How many of its trees others have room for, by agent, as it was told last."""
         self._changed = anyio.Event()
         self._leaves, self._left = anyio.Event(), anyio.Event()
 
@@ -106,6 +108,11 @@ class Member:
         assert not any(self.share.owns(root) for root in root_run_ids)
         self.trees.difference_update(root_run_ids)
         self.losses += len(root_run_ids)
+        self.told_before_loss = len(self.told)
+        self._change()
+
+    def crowded(self, room: Mapping[str, int]) -> None:
+        self.room = room
         self._change()
 
     def _change(self) -> None:
@@ -386,6 +393,17 @@ async def check_who_drains_claims_nothing(make_store: MakeSharedStore) -> None:
             await other.until(lambda: other.trees == {A_RUN})
 
 
+async def check_hand_over_is_from_the_call_on(make_store: MakeSharedStore) -> None:
+    """Nothing more is begun in a tree, though what was submitted before is written."""
+    async with members_of(make_store()) as (one, _):
+        await open_run(one.journal, A_RUN)
+        await one.share.drain()
+        told = len(one.told)
+        one.submit(Commit(A_RUN, [stamp(A_RUN, 1, AgentStatus())], taken=(1,)))
+        await one.share.hand_over([A_RUN])
+        assert (one.told_before_loss, len(one.told)) == (told, told + 1)
+
+
 SHARING_CHECKS: Final[tuple[SharingCheck, ...]] = (
     check_everybody_is_told_everything_in_one_order,
     check_flush_hears_what_is_there,
@@ -403,5 +421,6 @@ SHARING_CHECKS: Final[tuple[SharingCheck, ...]] = (
     check_who_leaves_frees_its_trees,
     check_handed_over_trees_are_others,
     check_who_drains_claims_nothing,
+    check_hand_over_is_from_the_call_on,
 )
 """All of them."""

@@ -15,7 +15,7 @@ Rules
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final, Protocol
 
@@ -69,6 +69,10 @@ class Owner(Protocol):
 
     def lost(self, root_run_ids: Collection[str]) -> None:
         """Trees are this process's no longer."""
+        ...
+
+    def crowded(self, room: Mapping[str, int]) -> None:
+        """Other processes have room for so many of this one's trees, by agent."""
         ...
 
     def refusal_of(self, run_id: str) -> str:

@@ -6,7 +6,7 @@
 Of a store that is one process's it hears nothing, and everything is its own.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from hubbub.hub.delivery.dispatch import Dispatcher
 from hubbub.hub.events import AgentComplete, Event, InLane, SessionReply
@@ -18,7 +18,7 @@ __all__ = ["HubShare"]
 class HubShare:
     """A hub as the journal of a shared store knows it."""
 
-    __slots__ = ("_dispatcher", "_early", "_replied", "_run_ended", "sharing")
+    __slots__ = ("_dispatcher", "_early", "_has_offered", "_replied", "_run_ended", "sharing")
 
     def __init__(
         self,
@@ -31,15 +31,27 @@ class HubShare:
         """Called for a reply that another process has brought, ahead of its dispatch."""
         self._early: dict[str, None] = {}
         """Trees that were claimed before there was an owner of runs."""
+        self._has_offered = False
         self._run_ended = run_ended
         """Called for a run that has ended in another process, behind the dispatch of that."""
         self.sharing: Sharing | None = sharing_of(dispatcher.journal)
         """``None`` where the store is one process's."""
 
     def begin(self) -> None:
-        """Hear what is written from now on; in the same breath in which the journal is opened."""
+        """Hear what is written from now on; in the same breath in which the journal is opened.
+
+        A hub by itself drives no runs: where nothing was offered, no tree is to be its own.
+        """
         if self.sharing is not None:
+            if not self._has_offered:
+                self.sharing.offer((), 0)
             self.sharing.attach(self)
+
+    def offer(self, agents: Collection[str], capacity: int | None) -> None:
+        """A runtime takes trees of these agents, at most ``capacity``."""
+        if self.sharing is not None:
+            self._has_offered = True
+            self.sharing.offer(agents, capacity)
 
     def owns(self, root_run_id: str) -> bool:
         """Whether the runs of a tree are this process's to drive."""
@@ -79,3 +91,8 @@ class HubShare:
             self._early.pop(root, None)
         if (owner := self._dispatcher.owner) is not None:
             owner.lost(root_run_ids)
+
+    def crowded(self, room: Mapping[str, int]) -> None:
+        """Others have room for so many trees, by agent."""
+        if (owner := self._dispatcher.owner) is not None:
+            owner.crowded(room)

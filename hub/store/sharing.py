@@ -8,11 +8,15 @@ tree over or its lease ends, and then by one that claims it.  Only the owner wri
 the tree's runs; what anybody sends is accepted.  An ownership has a number, its epoch, which each
 commit of an own lane carries: one that was submitted under an earlier epoch is a ``conflict``.
 
+Who owns what is decided by what processes *offer* (``hub/store/placement.py``): trees that nobody
+owns are claimed by those that know the agent of their root and have room, in equal shares, and who
+has many more than others is asked to hand over some that rest.
+
 A store that is one process's has none of this (``sharing_of`` returns ``None``): everything is
 owned, and nothing comes from elsewhere.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from hubbub.hub.events import Event
@@ -35,6 +39,11 @@ class Sharer(Protocol):
         """These trees are this process's no longer; called before a commit is refused for it."""
         ...
 
+    def crowded(self, room: Mapping[str, int]) -> None:
+        """Others have room for so many trees, by the agent of their roots: that many of those that
+        rest are to be handed over.  Said again as long as it is so."""
+        ...
+
 
 class Sharing(Protocol):
     """The share that one process has in a store.
@@ -44,6 +53,20 @@ class Sharing(Protocol):
     the store at the call is heard, and ``load`` until everything is that it has seen.  A journal
     that cannot reach its store waits.
     """
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether this process may own trees; else it only carries channels."""
+        ...
+
+    def offer(self, agents: Collection[str] | None, capacity: int | None) -> None:
+        """Say which trees may be this process's: at most ``capacity`` whose root is one of these
+        agents'.  ``None``: of any agent, and any number, as before the first call.
+
+        From the call on it opens no others for itself, and soon it claims no others.  Those that it
+        owns already stay.  It ends what ``drain`` has begun.
+        """
+        ...
 
     def attach(self, sharer: Sharer) -> None:
         """Name who hears of others; nothing is heard before, and nothing is missed since ``open``.
@@ -56,14 +79,15 @@ class Sharing(Protocol):
         """Whether the tree is this process's, as far as it knows."""
         ...
 
-    def trees(self) -> Collection[str]:
-        """The roots of the trees that are this process's, as far as it knows."""
+    def trees(self) -> Mapping[str, str]:
+        """The trees that are this process's, as far as it knows: by root the agent of that."""
         ...
 
     async def hand_over(self, root_run_ids: Collection[str]) -> None:
         """Give up trees, behind all that was submitted: others may claim them at once.
 
-        ``Sharer.lost`` is called with those that were owned.
+        ``Sharer.lost`` is called with those that were owned, within the call: what comes to their
+        inboxes from then on is another process's to handle.
         """
         ...
 

@@ -17,7 +17,7 @@ __all__ = ["HubOwnership"]
 class HubOwnership:
     """Makes a runtime's runs the ones that a hub's mail is for, from ``begin`` to ``end``."""
 
-    __slots__ = ("_default_agent", "_definitions", "_hub", "_prices", "_runs")
+    __slots__ = ("_default_agent", "_definitions", "_hub", "_opens_any", "_prices", "_runs")
 
     def __init__(
         self,
@@ -26,8 +26,12 @@ class HubOwnership:
         definitions: Definitions,
         prices: PriceList,
         default_agent: str,
+        *,
+        is_worker: bool,
     ) -> None:
-        if default_agent:
+        self._opens_any = not (is_worker or definitions.names)
+        """Whether agents are named here that only other processes know."""
+        if default_agent and not self._opens_any:
             definitions.agent(default_agent)
         self._hub = hub
         self._runs = runs
@@ -39,7 +43,8 @@ class HubOwnership:
         """Raises ``CallerError`` if the hub has another runtime."""
         self._hub.set_owner(self._runs)
         addressing = self._hub.addressing
-        addressing.agents = frozenset(self._definitions.names)
+        names = self._definitions.names
+        addressing.agents = None if self._opens_any else frozenset(names)
         addressing.refusal_of_seed = self._definitions.refusal_of_seed
         addressing.refusal_of_files = NamedFiles(self._definitions).refusal
         addressing.refusal_of_limits = self._refusal_of_limits

@@ -6,7 +6,6 @@ from typing import Any, Final, Generic
 import anyio.lowlevel
 from msgspec import structs
 
-from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.output import Output_co
 from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue, RunFailed
@@ -40,7 +39,7 @@ class InlineCalls:
         self._runs = runs
 
     async def run(
-        self, definition: AgentDefinition, input: Any, env: Mapping[str, str] | None = None,
+        self, agent: str, input: Any, env: Mapping[str, str] | None = None,
         limits: Limits | None = None,
     ) -> tuple[RunOutcome, Exception | None]:  # fmt: skip
         """One session of a new run; its outcome, and what it raised.
@@ -48,7 +47,8 @@ class InlineCalls:
         A caller that is cancelled terminates the run.  Raises ``BadValue`` for a model agent that
         is given nothing: it would wait for a message that nobody can send.
         """
-        if input is None and not definition.is_code:
+        definition = self._services.definitions.find_agent(agent)
+        if input is None and definition is not None and not definition.is_code:
             raise BadValue("input", _NOTHING_SAID)
         input_json, message = (
             (encode_given("input", input), None)
@@ -62,7 +62,7 @@ class InlineCalls:
         caller = runs.callers[run_id] = InlineCaller(hub.tasks.lent, hub.tasks.is_watched)
         try:
             opening = e.SessionOpen(
-                run_id=run_id, open_agent=definition.name, input_json=input_json, message=message,
+                run_id=run_id, open_agent=agent, input_json=input_json, message=message,
                 once=True, variables=variables, limits=limits,
             )  # fmt: skip
             contents = contents_said(input) if message is not None else None
@@ -72,6 +72,8 @@ class InlineCalls:
             ):
                 await receipt
                 receipt.raise_if_rejected()
+            if not hub.share.owns(run_id):
+                caller.dismiss()  # Another process drives it.
             # Others run too, however fast the model is; and a caller cancelled before ends here.
             await anyio.lowlevel.checkpoint()
             if CURRENT_RUN.get():
@@ -89,7 +91,7 @@ class InlineCalls:
             if outcome.success and outcome.output_json is NULL and kept.output is not None:
                 outcome = structs.replace(outcome, output_json=kept.output)
             if outputs := self._services.definitions.outputs:
-                form = outputs.get(definition.name)
+                form = outputs.get(agent)
                 outcome = structs.replace(outcome, output_form=form)
         except BaseException:
             caller.cancel()
@@ -126,8 +128,8 @@ class ExecutableAgent(Generic[Output_co]):
         Raises what a code agent raised, ``RunFailed`` for every other ending than success.
         """
         self._services.phase.check_open()
-        definition = definition_of(self._services, self.name, input)
-        outcome, error = await self._calls.run(definition, input)
+        definition_of(self._services, self.name, input)
+        outcome, error = await self._calls.run(self.name, input)
         if error is not None:
             raise error
         if not outcome.success:

@@ -11,7 +11,7 @@ from typing import Final
 
 from hubbub.agents.code.lifecycle import CodeThread, fold_code
 from hubbub.agents.resolution.definitions import Definitions
-from hubbub.agents.state.area import find_files, place_files, with_files
+from hubbub.agents.state.area import Area, find_files, place_files, with_files
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import EMPTY
 from hubbub.hub.events import Event, InLane
@@ -35,17 +35,24 @@ class NamedFiles:
         """Of a run of ``agent`` with this own lane, which is to take what waits before; empty where
         it has, or will have, all of the files."""
         definition = self._definitions.find_agent(agent)
-        if definition is not None and definition.is_code:
+        events = tuple(lane)
+        areas: list[Area] = []
+        if definition is None or definition.is_code:  # What is unknown may be either.
             code = CodeThread()
-            for event in lane:
+            for event in events:
                 code = fold_code(code, event)
-            area = code.area
-        else:
-            area = fold_all(EMPTY, tuple(lane)).area
-        for item in waiting:
-            if files := getattr(item, "files", ()):
-                area = with_files(area, place_files(area, files))
-        absent = find_files(area, names)[1]
+            areas.append(code.area)
+        if definition is None or not definition.is_code:
+            areas.append(fold_all(EMPTY, events).area)
+        absent = min((_absent(area, names, waiting) for area in areas), key=len)
         if not absent:
             return ""
         return f"the run has no file {', '.join(map(repr, absent))}; {REMEDY}"
+
+
+def _absent(area: Area, names: Sequence[str], waiting: Iterable[InLane]) -> Sequence[str]:
+    """Which of these names no file has, in an area that gets the files of what waits."""
+    for item in waiting:
+        if files := getattr(item, "files", ()):
+            area = with_files(area, place_files(area, files))
+    return find_files(area, names)[1]

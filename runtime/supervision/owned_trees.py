@@ -3,11 +3,14 @@
     claimed ─► deadlines, prompts and unfinished runs, as when a runtime opens ─► resumed
     lost    ─► its runs leave memory, unrecorded, and what was kept for them goes
     others  ─► whoever waits for one of their runs looks again
+    crowded ─► others have room: so many trees that rest are handed over
+    drain   ─► all are, when this is being left: those at work as soon as they come to a boundary
 
 Where the store is one process's none of this happens: everything is owned.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from hubbub.hub import events as e
@@ -46,6 +49,7 @@ class OwnedTrees:
         *,
         deadlines: Deadlines,
         take_out: Callable[[LiveRun], object],
+        left_id: Callable[[str], object],
         resume: Callable[[Sequence[str]], object],
     ) -> None:
         self._services = services
@@ -61,7 +65,11 @@ class OwnedTrees:
         self._deadlines = deadlines
         self._take_out = take_out
         """Takes a run out of memory, unrecorded."""
+        self._left_id = left_id
+        """Called for a run that does not come into memory."""
         self._resume = resume
+        self._is_moving = False
+        """Whether trees are being handed over because others have room."""
 
     def claimed(self, root_run_ids: Collection[str]) -> None:
         """These trees were another process's, or nobody's: go on with what there is."""
@@ -107,19 +115,86 @@ class OwnedTrees:
         for run_id, items in tuple(self._ready.held.items()):
             if items and items[0].root_run_id in root_run_ids:
                 del self._ready.held[run_id]
+                self._left_id(run_id)
         for root in root_run_ids:
             self._prompts.lost(root)
             self._services.budgets.forget(root)
             self._services.accounts.forget(root)
         self._services.phase.progressed()
 
-    async def drain(self) -> None:
-        """The runtime is being left: others may have at once what rests, and nothing new comes."""
+    # ── handed over ──────────────────────────────────────────────────────────────────────────
+
+    def crowded(self, room: Mapping[str, int]) -> None:
+        """Others have room for so many trees of each agent: they get some that rest."""
         sharing = self._share.sharing
-        if sharing is not None:
-            await sharing.drain()
-            at_work = {run.lane.root_run_id for run in self._live.by_id.values()}
-            await sharing.hand_over([root for root in sharing.trees() if root not in at_work])
+        if sharing is None or self._is_moving or self._services.phase.is_leaving:
+            return
+        left, roots = dict(room), []
+        at_work = {run.lane.root_run_id for run in self._live.by_id.values()}
+        for root, agent in sharing.trees().items():
+            is_here = root in at_work or root in self._ready.held or self._loader.is_loading(root)
+            if left.get(agent, 0) and not is_here:
+                left[agent] -= 1
+                roots.append(root)
+        if roots:
+            self._is_moving = True
+            self._hub.tasks.start(self._move(roots), name="hubbub hand-over")
+
+    async def _move(self, roots: Sequence[str]) -> None:
+        try:
+            await self._hand_over(roots)
+        finally:
+            self._is_moving = False
+
+    async def _hand_over(self, roots: Collection[str]) -> None:
+        """Let others have these trees; what they were in the middle of was left in order."""
+        sharing = self._share.sharing
+        assert sharing is not None
+        runs = [x for x in self._live.by_id.values() if x.lane.root_run_id in roots]
+        self._loader.note_left(
+            {x.lane.run_id: (x.lane.root_run_id, x.lane.seq) for x in runs if x.is_at_work}
+        )
+        await sharing.hand_over(roots)
+        for run in runs:  # What it had submitted is on record now.
+            self._outcomes.changed(run.lane.run_id)
+
+    async def drain(self) -> None:
+        """The runtime is being left: others may have at once what rests, what is at work as soon
+        as it has come to a boundary, and nothing new comes.  Returns when all have gone."""
+        sharing = self._share.sharing
+        if sharing is None:
+            return
+        await sharing.drain()
+        while trees := sharing.trees():
+            at_work = self._at_work()
+            resting = [root for root in trees if root not in at_work]
+            if not (resting or self._at_work(is_waiting_rest=True)):
+                resting = list(trees)  # They wait for each other, or for people.
+            if resting:
+                await self._hand_over(resting)
+            else:
+                await self._services.phase.wait_until(partial(self._has_changed, at_work))
+
+    def withdraw(self) -> None:
+        """The runtime is gone, and its hub lives on: others are to drive what was left."""
+        sharing, tasks = self._share.sharing, self._hub.tasks
+        if sharing is not None and tasks.is_open and not self._hub.is_closed:
+            sharing.offer((), 0)
+            if roots := sharing.trees():
+                tasks.start(sharing.hand_over(roots), name="hubbub hand-over")
+
+    def _has_changed(self, at_work: Collection[str]) -> bool:
+        return self._at_work() != at_work or not self._at_work(is_waiting_rest=True)
+
+    def _at_work(self, *, is_waiting_rest: bool = False) -> set[str]:
+        """The roots of the trees with a run that is to be given time; where ``is_waiting_rest``,
+        not to what waits for other runs."""
+        waits = self._outcomes.waits
+        return {
+            run.lane.root_run_id
+            for run in self._live.by_id.values()
+            if not run.is_at_rest(waits(run.lane.run_id) if is_waiting_rest else 0)
+        }
 
     def heard_elsewhere(self, events: Sequence[Event]) -> None:
         """Others have written these."""

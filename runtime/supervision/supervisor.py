@@ -113,9 +113,11 @@ class Supervisor:
         self.look_for_ready = self._ready.look
         self.trees = OwnedTrees(
             services, live, families, outcomes, shared.prompts, self._loader, self._ready,
-            self.quarantine, deadlines=self._deadlines, take_out=self._lose, resume=self._resume,
+            self.quarantine, deadlines=self._deadlines, take_out=self._lose, left_id=self.left_id,
+            resume=self._resume,
         )  # fmt: skip
         self.claimed, self.lost = self.trees.claimed, self.trees.lost
+        self.crowded = self.trees.crowded
         self.heard_elsewhere = self.trees.heard_elsewhere
 
     @property

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hubbub import Agent, FunctionModel, tool
 from hubbub.agents.model import UserMessage
 from hubbub.hub.errors import BadValue
-from hubbub.hub.store.shared_memory import SharedMemory
+from hubbub.hub.store.shared.memory import SharedMemory
 from hubbub.runtime.models.scripted import call, reply
 from hubbub.runtime.simulation import (
     Approve,

@@ -7,7 +7,7 @@ from typing import Any
 from hubbub import Event
 from hubbub.hub.events import AgentComplete, SessionMessage, SessionOpen, SessionTaken
 from hubbub.hub.store.journal import Selection
-from hubbub.hub.store.shared_memory import SharedMemory
+from hubbub.hub.store.shared.memory import SharedMemory
 from hubbub.runtime.simulation.invariants.sharing import two_owners
 from support.shared_stores import SharedPlace
 from support.workers import Worker

@@ -1,9 +1,9 @@
 """A store in memory that several processes share, as tests make one."""
 
 from hubbub.hub.ports import Clock
-from hubbub.hub.store.link import Link
-from hubbub.hub.store.shared_journal import SharedMemoryJournal
-from hubbub.hub.store.shared_memory import SharedMemory
+from hubbub.hub.store.shared.journal import SharedMemoryJournal
+from hubbub.hub.store.shared.link import Link
+from hubbub.hub.store.shared.memory import SharedMemory
 from hubbub.hub.virtual import LoopClock
 
 __all__ = ["SharedPlace"]

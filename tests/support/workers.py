@@ -9,8 +9,8 @@ from anyio.abc import TaskGroup
 
 from hubbub import AgentDefinition, Event, Hub, Runtime
 from hubbub.hub.ports import MemoryBlobs, MemorySecrets, Ports, SystemIds
-from hubbub.hub.store.link import Link
-from hubbub.hub.store.shared_memory import SharedMemory
+from hubbub.hub.store.shared.link import Link
+from hubbub.hub.store.shared.memory import SharedMemory
 from hubbub.hub.virtual import InlineOffload, InlineWorker
 from hubbub.runtime.simulation.injection.dying_store import DyingJournal
 from hubbub.runtime.simulation.story.history import Life
@@ -87,7 +87,8 @@ class Workers:
         """One more worker."""
         journal = DyingJournal(self.place.journal())
         hub = Hub(journal=journal, ports=self.ports())
-        runtime = Runtime(self._agents(), hub=hub, **{**self._options, **options})
+        agents = options.pop("agents", None) or self._agents()
+        runtime = Runtime(agents, hub=hub, **{**self._options, **options})
         worker = Worker(len(self.all), runtime, journal, self.place.links[-1])
         self.all.append(worker)
         self._group.start_soon(worker.run)
@@ -102,6 +103,17 @@ class Workers:
         hub = Hub(journal=self.place.journal(is_worker=False), ports=self.ports())
         async with hub:
             yield hub
+
+    @asynccontextmanager
+    async def channel_runtime(
+        self, agents: Sequence[AgentDefinition] = (), **options: Any
+    ) -> AsyncIterator[Runtime]:
+        """The same, with a runtime."""
+        async with (
+            self.channel() as hub,
+            Runtime(agents, hub=hub, role="channel", **options) as runtime,
+        ):
+            yield runtime
 
     def owner_of(self, root_run_id: str) -> Worker | None:
         """The worker that drives a tree."""

@@ -22,7 +22,9 @@ from hubbub.hub.hub import Hub
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.late import LateJournal
 from hubbub.hub.store.memory import MemoryJournal
+from hubbub.hub.store.sharing import sharing_of
 from hubbub.hub.store.store import Store
+from hubbub.runtime.arguments import Role
 from hubbub.runtime.runtime import Runtime
 from hubbub.runtime.simulation.injection.dying_store import DyingJournal
 from hubbub.runtime.simulation.injection.plan import Plan
@@ -180,11 +182,15 @@ class Processes:
         limits = {name: arguments.pop(name) for name in _OF_HUB if name in arguments}
         # A hub of its own: listeners are there before the runtime recovers.
         hub = Hub(journal=outer, ports=self._ports, **limits)
-        runtime = Runtime(**arguments, hub=hub)
+        runtime = Runtime(**arguments, hub=hub, role=self._role_of(store))
         process = Process(life, runtime, journal, lambda: listeners(hub, self._plan))
         self._listen(hub, life)
         self._plan.begin_life(hub, journal.die, life.number)
         return process
+
+    def _role_of(self, store: Store) -> Role:
+        sharing = sharing_of(store)
+        return "worker" if sharing is None or sharing.is_worker else "channel"
 
     def _listen(self, hub: Hub, life: Life) -> None:
         heard, number = self._history.heard, life.number

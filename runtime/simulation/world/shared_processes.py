@@ -18,9 +18,9 @@ import anyio
 from hubbub.hub.events import Event
 from hubbub.hub.hub import Hub
 from hubbub.hub.ports import Ports
-from hubbub.hub.store.link import Link
-from hubbub.hub.store.shared_journal import SharedMemoryJournal
-from hubbub.hub.store.shared_memory import SharedMemory
+from hubbub.hub.store.shared.journal import SharedMemoryJournal
+from hubbub.hub.store.shared.link import Link
+from hubbub.hub.store.shared.memory import SharedMemory
 from hubbub.hub.store.store import Store
 from hubbub.runtime.runtime import Runtime
 from hubbub.runtime.simulation.injection.plan import Plan

@@ -81,6 +81,7 @@ class Pair:
     async def __aenter__(self):
         hub = Hub(journal=self.place.journal(), ports=virtual_ports(1))
         self.there = Hub(journal=self.place.journal(is_worker=False), ports=virtual_ports(2))
+        hub.share.offer(["speaker"], None)
         await hub.__aenter__()
         await self.there.__aenter__()
         self.maker = Maker(hub)

@@ -6,11 +6,12 @@ import pytest
 from support.shared_stores import SharedPlace
 
 from hubbub.hub.conformance.journal import CHECKS
+from hubbub.hub.conformance.placement import PLACEMENT_CHECKS
 from hubbub.hub.conformance.sharing import SHARING_CHECKS, members_of
 from hubbub.hub.conformance.steps import A_RUN, commit_of, open_run, stamp
 from hubbub.hub.events import AgentStatus, CustomEvent
 from hubbub.hub.store.journal import Commit
-from hubbub.hub.store.shared_memory import SharedMemory
+from hubbub.hub.store.shared.memory import SharedMemory
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +25,9 @@ async def test_one_of_its_processes_conforms(check, seconds):
 
 
 @AWAY
-@pytest.mark.parametrize("check", SHARING_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize(
+    "check", SHARING_CHECKS + PLACEMENT_CHECKS, ids=lambda check: check.__name__
+)
 async def test_the_shared_store_conforms(check, seconds):
     await check(lambda: SharedPlace(seconds=seconds))
 
@@ -53,12 +56,12 @@ def _place(kind):
 
 async def test_suite_notices_a_store_that_does_not_ask_who_owns_a_tree():
     class Unfenced(SharedMemory):
-        def _write(self, lease, commit, epoch):
+        def _write(self, lease, commit, epoch, own=()):
             root = self._root_of.get(commit.run_id, "")
             if (tree := self._trees.get(root)) is not None:
                 lease = self._leases.get(tree.owner, lease)
                 epoch = tree.epoch
-            return super()._write(lease, commit, epoch)
+            return super()._write(lease, commit, epoch, own)
 
     assert await _broken(_place(Unfenced)) >= {
         "check_tree_is_its_openers", "check_handed_over_trees_are_others",
@@ -67,8 +70,8 @@ async def test_suite_notices_a_store_that_does_not_ask_who_owns_a_tree():
 
 async def test_suite_notices_leases_that_nothing_renews():
     class Forgetful(SharedMemory):
-        def beat(self, number):
-            owned = super().beat(number)
+        def beat(self, number, *offered, **drains):
+            owned = super().beat(number, *offered, **drains)
             self._leases[number].expires -= 2 * self.ttl
             return owned
 
@@ -77,10 +80,10 @@ async def test_suite_notices_leases_that_nothing_renews():
 
 async def test_suite_notices_leases_that_never_end():
     class Endless(SharedMemory):
-        def beat(self, number):
+        def beat(self, number, *offered, **drains):
             for other in self._leases.values():
                 other.expires += self.ttl
-            return super().beat(number)
+            return super().beat(number, *offered, **drains)
 
     assert await _broken(_place(Endless)) == {"check_trees_of_the_dead_are_taken_over"}
 

@@ -11,7 +11,7 @@ from support.workers import workers
 
 from hubbub import Message, agent, tool
 from hubbub.agents.model import UserMessage
-from hubbub.hub.store.shared_memory import SharedMemory
+from hubbub.hub.store.shared.memory import SharedMemory
 from hubbub.runtime.models.scripted import FunctionModel, call, reply
 from hubbub.runtime.simulation.loop.seeded import run_seeded
 

@@ -11,7 +11,7 @@ from support.shared_stores import SharedPlace
 from hubbub import Event, Hub, Runtime
 from hubbub.hub.events import AgentText, AgentTextDelta
 from hubbub.hub.ports import Ports, SystemClock
-from hubbub.hub.store.shared_journal import SharedMemoryJournal
+from hubbub.hub.store.shared.journal import SharedMemoryJournal
 from hubbub.runtime.models.scripted import FunctionModel
 from hubbub.runtime.stores.postgres.store import PostgresStore
 

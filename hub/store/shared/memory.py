@@ -10,13 +10,14 @@ alone decides about leases.
 * A *lease* is held by each process, renewed by whatever it writes and by its beats, and over when
   another one that beats finds it to be.
 * The trees of a lease that is over, and those that nobody owns, are claimed by those that beat,
-  each up to its share.  Each claim begins a new epoch of the tree.
+  each up to its share (``placement``).  Each claim begins a new epoch of the tree.
 * A group of commits has a number: the same one again, after an answer that was lost, is not
   written again.
 
 Secrets and contents of files are not kept here: the processes share the ports that keep them.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
@@ -28,11 +29,15 @@ from hubbub.hub.events import SessionOpen
 from hubbub.hub.ports import Clock, IdSource
 from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.memory import MemoryJournal
+from hubbub.hub.store.placement import ANYTHING, Offer, WorkerLoad, placed, surplus
 
-__all__ = ["TTL", "Hinted", "SharedMemory", "Written"]
+__all__ = ["TTL", "Hinted", "Holding", "SharedMemory", "Written"]
 
 TTL: Final = 6.0
 """Seconds that a lease lasts when it is not renewed."""
+
+FRESH: Final = 1.0
+"""Seconds since a process was heard of, after which others no longer leave its share to it."""
 
 KEEP: Final = 1_000_000
 """Ended runs, and events of the hub's lane, that stay: what is dropped could not be heard."""
@@ -52,6 +57,7 @@ class Lease(Struct, eq=False):
     number: int
     expires: float
     is_worker: bool
+    offer: Offer = Offer()
     drains: bool = False
     is_over: bool = False
     group: int = 0
@@ -66,11 +72,24 @@ class Tree(Struct, eq=False):
     """A tree of which some run lives."""
 
     root_run_id: str
+    agent: str
+    """That of the root."""
     owner: int
     """The number of a lease; 0 for nobody's."""
     run_ids: list[str] = []
     live: int = 0
     epoch: int = 1
+
+
+class Holding(Struct, frozen=True):
+    """What is owned under a lease."""
+
+    epochs: Mapping[str, int]
+    """By root."""
+    agents: Mapping[str, str]
+    """Those of the roots."""
+    surplus: Mapping[str, int] = {}
+    """How many trees others have room for, by agent."""
 
 
 class Written(Struct, frozen=True):
@@ -128,16 +147,18 @@ class SharedMemory:
 
     # ── leases ───────────────────────────────────────────────────────────────────────────────
 
-    def join(self, process: Hinted, *, is_worker: bool, former: int = 0) -> int:
+    def join(
+        self, process: Hinted, *, is_worker: bool, offer: Offer = ANYTHING, former: int = 0
+    ) -> int:
         """Begin a lease, after the ``former`` one is over; returns its number.
 
-        ``is_worker``: it owns trees.
+        ``is_worker``: it owns trees, those of its ``offer``.
         """
         self._leases.pop(former, None)
         self._last += 1
         self._processes[process] = None
         self._leases[self._last] = Lease(
-            self._last, self.clock.monotonic() + self.ttl, is_worker=is_worker
+            self._last, self.clock.monotonic() + self.ttl, is_worker=is_worker, offer=offer
         )
         return self._last
 
@@ -152,21 +173,25 @@ class SharedMemory:
             self._end(lease)
             self._hint_all(is_free=True)
 
-    def beat(self, number: int) -> Mapping[str, int] | None:
-        """Renew a lease, and claim what is free, up to a share.
+    def beat(self, number: int, offer: Offer = ANYTHING, *, drains: bool = False) -> Holding | None:
+        """Renew a lease, with what is offered now, and claim what is free, up to a share.
 
-        Returns the epochs of all trees that are owned under it; ``None`` where it is over.
+        Returns what is owned under it; ``None`` where it is over.
         """
         lease = self._renewed(number)
         if lease is None:
             return None
+        lease.offer, lease.drains = offer, drains
         now = self.clock.monotonic()
         for other in tuple(self._leases.values()):
             if other.expires < now and not other.is_over:
                 self._end(other)
-        if self._free and lease.is_worker and not lease.drains:
+        if not lease.is_worker or lease.drains:
+            return _holding(lease, {})
+        if self._free:
             self._claim(lease)
-        return _epochs(lease)
+        own = Counter(tree.agent for tree in lease.trees.values())
+        return _holding(lease, surplus(own, number, self._places(lease), self._free_of()))
 
     def drain(self, number: int) -> None:
         """Claim nothing more under a lease, and own nothing that is opened under it."""
@@ -174,16 +199,15 @@ class SharedMemory:
         if lease is not None:
             lease.drains = True
 
-    def hand_over(self, number: int, root_run_ids: Collection[str]) -> Mapping[str, int] | None:
-        """Let others claim trees.  Returns what is owned still; ``None`` if the lease is over."""
+    def hand_over(self, number: int, root_run_ids: Collection[str]) -> None:
+        """Let others claim trees; nothing where the lease is over."""
         lease = self._renewed(number)
         if lease is None:
-            return None
+            return
         for root in root_run_ids:
             if (tree := lease.trees.pop(root, None)) is not None:
                 self._set_free(tree)
         self._hint_all(is_free=True)
-        return _epochs(lease)
 
     def _renewed(self, number: int) -> Lease | None:
         lease = self._leases.get(number)
@@ -203,21 +227,36 @@ class SharedMemory:
         self._free[tree.root_run_id] = tree
 
     def _claim(self, lease: Lease) -> None:
-        """As many free trees as are missing to an equal share; together those take all."""
-        workers = sum(x.is_worker and not (x.is_over or x.drains) for x in self._leases.values())
-        missing = -(-len(self._trees) // workers) - len(lease.trees)
-        for root in tuple(self._free)[: max(0, missing)]:
-            tree = self._free.pop(root)
-            tree.owner = lease.number
-            tree.epoch += 1
-            lease.trees[root] = tree
+        """The share that a process has of the free trees."""
+        share = dict(placed(self._free_of(), self._places(lease))[lease.number])
+        for root, tree in tuple(self._free.items()) if share else ():
+            if share.get(tree.agent, 0):
+                share[tree.agent] -= 1
+                del self._free[root]
+                tree.owner = lease.number
+                tree.epoch += 1
+                lease.trees[root] = tree
+
+    def _free_of(self) -> Mapping[str, int]:
+        """How many trees nobody owns, by agent."""
+        return Counter(tree.agent for tree in self._free.values())
+
+    def _places(self, asking: Lease) -> list[WorkerLoad]:
+        """The processes that own trees: one of which nothing is heard gets no more."""
+        heard = self.clock.monotonic() + self.ttl - min(FRESH, self.ttl / 2)
+        return [
+            WorkerLoad(x.number, len(x.trees), x.offer)
+            for x in self._leases.values()
+            if x.is_worker and not (x.is_over or x.drains) and (x.expires >= heard or x is asking)
+        ]
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────
 
     def write(
-        self, number: int, group: int, commits: Sequence[tuple[Commit, int]]
+        self, number: int, group: int, commits: Sequence[tuple[Commit, int, Collection[str]]]
     ) -> Sequence[Written] | None:
-        """Write a group of commits, each with the epoch under which its own lane was owned.
+        """Write a group of commits, each with the epoch under which its own lane was owned, and
+        the trees that are to be the writer's own where it opens them.
 
         ``None`` where the lease is over, and nothing of it is written.  The same group again
         returns what it came to.
@@ -229,13 +268,15 @@ class SharedMemory:
             return None
         assert lease is not None
         tip = self.tip
-        lease.written = [self._write(lease, commit, epoch) for commit, epoch in commits]
+        lease.written = [self._write(lease, *each) for each in commits]
         lease.group = group
         if self.tip > tip:
             self._hint_all(is_free=bool(self._free))
         return lease.written
 
-    def _write(self, lease: Lease, commit: Commit, epoch: int) -> Written:
+    def _write(
+        self, lease: Lease, commit: Commit, epoch: int, own: Collection[str] = ()
+    ) -> Written:
         before = self.tip
         tree = self._trees.get(self._root_of.get(commit.run_id, "")) if commit.run_id else None
         if tree is not None and (tree.owner, tree.epoch) != (lease.number, epoch or 1):
@@ -253,7 +294,7 @@ class SharedMemory:
             if isinstance(event, SessionOpen)
             and event.lane == "in"
             and event.seq == 1
-            and self._opened(lease, event)
+            and self._opened(lease, event, own)
         )
         over = ""
         if tree is not None and commit.status == "ended" and not commit.error:
@@ -263,13 +304,14 @@ class SharedMemory:
                 self._over(tree)
         return Written(before, opened, over)
 
-    def _opened(self, lease: Lease, event: SessionOpen) -> bool:
+    def _opened(self, lease: Lease, event: SessionOpen, own: Collection[str]) -> bool:
         """A run was opened; whether that is a tree of the writer's own."""
         root = event.root_run_id
         is_new = root not in self._trees
-        is_own = is_new and lease.is_worker and not lease.drains
+        is_own = is_new and root in own and lease.is_worker and not lease.drains
+        is_own = is_own and lease.offer.has_room(len(lease.trees))
         if is_new:
-            tree = self._trees[root] = Tree(root, lease.number if is_own else 0)
+            tree = self._trees[root] = Tree(root, event.open_agent, lease.number if is_own else 0)
             (lease.trees if is_own else self._free)[root] = tree
         tree = self._trees[root]
         tree.live += 1
@@ -290,5 +332,9 @@ class SharedMemory:
             process.hint(is_free=is_free)
 
 
-def _epochs(lease: Lease) -> Mapping[str, int]:
-    return {root: tree.epoch for root, tree in lease.trees.items()}
+def _holding(lease: Lease, surplus: Mapping[str, int]) -> Holding:
+    trees = lease.trees.items()
+    return Holding(
+        {root: tree.epoch for root, tree in trees}, {root: tree.agent for root, tree in trees},
+        surplus,
+    )  # fmt: skip

@@ -4,7 +4,7 @@ submit ─► queue ─► one group ─ link ─► SharedMemory.write ─► w
 beat   ─────────────── link ─► SharedMemory.beat ─► trees claimed, trees lost
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, TypeVar
 
@@ -16,9 +16,10 @@ from hubbub.hub.errors import CallerError
 from hubbub.hub.events import Event
 from hubbub.hub.ports import Blobs, Secrets
 from hubbub.hub.store.journal import Addressing, Commit, LoadedRun, RunInfo, Selection
-from hubbub.hub.store.link import Link
+from hubbub.hub.store.placement import ANYTHING, Offer
 from hubbub.hub.store.reader import StoreReader
-from hubbub.hub.store.shared_memory import SharedMemory, Written
+from hubbub.hub.store.shared.link import Link
+from hubbub.hub.store.shared.memory import Holding, SharedMemory, Written
 from hubbub.hub.store.sharing import Sharer
 from hubbub.hub.task_host import TaskHost
 
@@ -59,7 +60,7 @@ class SharedMemoryJournal:
     ) -> None:
         self._memory = memory
         self._kept = memory.kept
-        self._is_worker = is_worker
+        self.is_worker = is_worker
         self.link = link or Link(memory.clock)
         self.name = self._kept.name
         self.sharing = self
@@ -70,9 +71,14 @@ class SharedMemoryJournal:
         """When the renewal was asked that is known to have happened last (monotonic)."""
         self._owned: dict[str, int] = {}
         """The epochs of the trees that are this process's, by root."""
-        self._opening: dict[str, None] = {}
-        """The trees that are being opened here."""
+        self._agents: dict[str, str] = {}
+        """The agents of their roots."""
+        self._opening: dict[str, str] = {}
+        """The trees that are being opened here, with the agents of their roots."""
+        self._offer = ANYTHING
         self._drains = False
+        self._handing: Counter[str] = Counter()
+        """The trees that are being handed over."""
         self._handed = 0
         """How often trees were handed over: what was asked before says nothing of them."""
         self._queue: deque[Queued] = deque()
@@ -106,7 +112,9 @@ class SharedMemoryJournal:
         self._renewed_at = self._memory.clock.monotonic()
         if self._lease:
             self._memory.leave(self)
-        return self._memory.join(self, is_worker=self._is_worker, former=self._lease)
+        return self._memory.join(
+            self, is_worker=self.is_worker, offer=self._offer, former=self._lease
+        )
 
     async def aclose(self) -> None:
         try:
@@ -131,14 +139,23 @@ class SharedMemoryJournal:
         if commit.run_id:
             root = commit.events[0].root_run_id if commit.events else ""
             epoch = self._owned.get(root or self._memory.root_of(commit.run_id), 0)
-        opens: tuple[str, ...] = ()
-        if commit.deliveries and self._is_worker and not self._drains:
-            new = [each.new for each in commit.deliveries if each.new is not None]
-            opens = tuple([each.run_id for each in new if each.parent_run_id is None])
-            self._opening.update(dict.fromkeys(opens))
+        opens = self._opened_by(commit) if commit.deliveries and self.is_worker else ()
         self._submitted += 1
         self._queue.append(Queued(commit, epoch, opens))
         self._work.set()
+
+    def _opened_by(self, commit: Commit) -> tuple[str, ...]:
+        """The trees that a commit opens, if it opens any, and that are to be this process's."""
+        opens: tuple[str, ...] = ()
+        for each in commit.deliveries:
+            new = each.new
+            if new is None or new.parent_run_id is not None or self._drains:
+                continue
+            count = len(self._owned) + len(self._opening)
+            if self._offer.takes(new.agent) and self._offer.has_room(count):
+                self._opening[new.run_id] = new.agent
+                opens += (new.run_id,)
+        return opens
 
     async def flush(self) -> None:
         last = self._submitted
@@ -169,7 +186,7 @@ class SharedMemoryJournal:
         """One group: whatever was submitted meanwhile is written together."""
         group = tuple(self._queue)
         self._group += 1
-        commits = [(each.commit, each.epoch) for each in group]
+        commits = [(each.commit, each.epoch, each.opens) for each in group]
         asked_at = self._renewed_at
 
         def write() -> Sequence[Written] | None:
@@ -190,13 +207,15 @@ class SharedMemoryJournal:
         """A commit is written, or refused; so is everything before it."""
         self._tip = max(self._tip, written.before + len(each.commit.written))
         for root in each.opens:
-            self._opening.pop(root, None)
-        self._owned.update(dict.fromkeys(written.opened, 1))
+            agent = self._opening.pop(root, "")
+            if root in written.opened:
+                self._owned[root], self._agents[root] = 1, agent
         self._over += 1
         if each.commit.done is not None:
             each.commit.done(each.commit)
         if written.over:
             self._owned.pop(written.over, None)
+            self._agents.pop(written.over, None)
         self._tell()
 
     def _hand_on(self) -> None:
@@ -205,7 +224,7 @@ class SharedMemoryJournal:
         self._queue.clear()
         self._group += 1
         written = self._memory.write(
-            self._lease, self._group, [(each.commit, each.epoch) for each in group]
+            self._lease, self._group, [(each.commit, each.epoch, each.opens) for each in group]
         )
         for each, came_to in zip(group, written or (), strict=written is not None):
             self._done(each, came_to)
@@ -245,15 +264,26 @@ class SharedMemoryJournal:
     def owns(self, root_run_id: str) -> bool:
         return root_run_id in self._owned or root_run_id in self._opening
 
-    def trees(self) -> Collection[str]:
-        return tuple(self._owned)
+    def trees(self) -> Mapping[str, str]:
+        return dict(self._agents)
+
+    def offer(self, agents: Collection[str] | None, capacity: int | None) -> None:
+        self._offer = Offer(None if agents is None else frozenset(agents), capacity)
+        self._drains = False
+        self._is_due = True
+        self._work.set()
 
     async def hand_over(self, root_run_ids: Collection[str]) -> None:
-        await self.flush()
         roots = [root for root in root_run_ids if root in self._owned]
-        self._handed += 1
+        self._handing.update(roots)
         self._lose(roots)
-        await self.link.ask(lambda: self._memory.hand_over(self._lease, roots))
+        try:
+            await self.flush()
+            await self.link.ask(lambda: self._memory.hand_over(self._lease, roots))
+        finally:
+            self._handed += 1
+            self._handing.subtract(roots)
+            self._handing += Counter()
 
     async def drain(self) -> None:
         self._drains = True
@@ -273,12 +303,12 @@ class SharedMemoryJournal:
     async def _beat(self) -> None:
         asked_at, handed = self._renewed_at, self._handed
 
-        def beat() -> Mapping[str, int] | None:
+        def beat() -> Holding | None:
             nonlocal asked_at
             asked_at = self._memory.clock.monotonic()
-            return self._memory.beat(self._lease)
+            return self._memory.beat(self._lease, self._offer, drains=self._drains)
 
-        if (owned := await self.link.ask(beat)) is None:
+        if (held := await self.link.ask(beat)) is None:
             await self._rejoin()
             return
         self._renewed_at = asked_at
@@ -287,7 +317,7 @@ class SharedMemoryJournal:
             self._is_due = True
             self._work.set()
         elif self._sharer is not None:
-            self._own(owned, self._sharer)
+            self._own(held, self._sharer)
 
     async def _rejoin(self) -> None:
         """The lease is over: nothing is owned any more."""
@@ -295,19 +325,24 @@ class SharedMemoryJournal:
         self._lease = await self.link.ask(self._join)
         self._group += 1
 
-    def _own(self, owned: Mapping[str, int], sharer: Sharer) -> None:
+    def _own(self, held: Holding, sharer: Sharer) -> None:
         """What is owned is this, as of now."""
-        self._lose([root for root, epoch in self._owned.items() if owned.get(root) != epoch])
-        claimed = [root for root in owned if root not in self._owned]
-        self._owned.update(owned)
+        epochs = {x: epoch for x, epoch in held.epochs.items() if x not in self._handing}
+        self._lose([root for root, epoch in self._owned.items() if epochs.get(root) != epoch])
+        claimed = [root for root in epochs if root not in self._owned]
+        self._owned.update(epochs)
+        self._agents.update({root: held.agents[root] for root in epochs})
         if claimed:
             sharer.claimed(claimed)
+        if held.surplus:
+            sharer.crowded(held.surplus)
 
     def _lose(self, roots: Collection[str]) -> None:
         if not roots:
             return
         for root in roots:
             self._owned.pop(root, None)
+            self._agents.pop(root, None)
         if self._sharer is not None:
             self._sharer.lost(roots)
 
