@@ -22,9 +22,11 @@ TTL = 3.0
 class Nemesis:
     """What goes wrong, when, and what users do meanwhile, drawn from a seed."""
 
-    def __init__(self, seed, *, cuts=True, memory=Audited):
+    def __init__(self, seed, *, cuts=True, differ=False, memory=Audited):
         self.random = Random(seed)
         self.cuts = cuts
+        self.differ = differ
+        """Whether workers that begin know only some agents, or have little room."""
         self.memory = memory
         self.sent = set()
         self.effects = []
@@ -69,12 +71,33 @@ class Nemesis:
                 await self.harm(store)
             for worker in store.all:
                 worker.link.mend()
+            if self.differ:
+                await store.begin()
             await anyio.sleep(120)
+            owners = self.owners(store)
+            await anyio.sleep(30)
+            assert owners == self.owners(store), "trees go on changing hands"
             for _ in range(2):
                 for worker in store.all:
                     if not worker.is_over:
                         await worker.hub.journal.flush()
             await check_history(store.place, store.all, self.sent, coded=("parent",))
+
+    def owners(self, store):
+        return {info: store.place.memory.owner_of(info) for info in store.place.memory._trees}
+
+    async def one_more(self, store):
+        """Somebody begins, who knows all agents or some, and has room for all trees or for few."""
+        options = {}
+        if self.differ:
+            agents = self.agents()
+            options["capacity"] = self.random.choice([None, 1, 2])
+            match self.random.choice(["all", "models", "code"]):
+                case "models":
+                    options["agents"] = agents[:2]
+                case "code":
+                    options["agents"] = agents[2:]
+        await store.begin(**options)
 
     async def chat(self, hub, name, key):
         random = Random(self.random.random())
@@ -94,12 +117,15 @@ class Nemesis:
             await anyio.sleep(self.random.choice([0.1, 0.6, 1.7, 4.0]))
             alive = [x for x in store.all if not x.is_over]
             victim = self.random.choice(alive)
-            match self.random.choice(["kill", "leave", "cut" if self.cuts else "kill"]):
+            harms = ["kill", "leave", "cut" if self.cuts else "kill"]
+            match self.random.choice([*harms, "late"] if self.differ else harms):
+                case "late":
+                    await self.one_more(store)
                 case "kill":
                     await victim.die()
-                    await store.begin()
+                    await self.one_more(store)
                 case "leave":
-                    await store.begin()
+                    await self.one_more(store)
                     victim.link.mend()
                     await victim.left()
                 case "cut":
@@ -111,6 +137,13 @@ class Nemesis:
 def test_nothing_is_lost_or_doubled_whoever_is_killed_cut_off_or_left():
     for seed in portion(SEEDS):
         nemesis = Nemesis(seed)
+        run_seeded(nemesis.live, seed)
+        assert len(nemesis.sent) == 32, seed
+
+
+def test_nothing_is_lost_or_doubled_where_workers_differ_in_what_they_know_and_have_room_for():
+    for seed in portion(SEEDS):
+        nemesis = Nemesis(seed, differ=True)
         run_seeded(nemesis.live, seed)
         assert len(nemesis.sent) == 32, seed
 
