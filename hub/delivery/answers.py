@@ -3,6 +3,8 @@
     a model's pieces ──► PartialAnswer ──► an event of each piece, while anybody listens
                             └─────► the text so far as one event, for a stream that begins
 
+    an event of another process ──► PartialAnswer, as far as it is known here
+
 * An ``PartialAnswer`` is one attempt at one step.  Its *blocks* are its text, and each part of its
   reasoning.
 * It is under way from its first piece until the first record after its last one is dispatched.
@@ -48,6 +50,12 @@ class Numbered(Protocol):
     def seq(self) -> int: ...
 
 
+class _Recorded(Struct, frozen=True):
+    """A lane as far as it is known."""
+
+    seq: int
+
+
 class Block(Struct, eq=False):
     """The text of one block so far, counted in code points."""
 
@@ -55,6 +63,12 @@ class Block(Struct, eq=False):
     start: int = 0
     """Where what is kept of it begins."""
     length: int = 0
+
+    def limit(self) -> None:
+        """Keep no more of it than may be kept."""
+        if self.length - self.start > MAX_KEPT:
+            self.pieces.clear()
+            self.start = self.length
 
     def rest(self, offset: int) -> tuple[int, str]:
         """What is kept from ``offset`` on, and where that begins."""
@@ -130,6 +144,28 @@ class PartialAnswers:
 
         commit.after = after
         return answer
+
+    def hear(self, event: DeltaEvent) -> None:
+        """A piece of an answer that is written in another process; the next in order, or after some
+        that are missing here: of that block the text from it on is known then."""
+        answer = self.find(event)
+        if answer is None:
+            about = AgentTextDelta(
+                run_id=event.run_id, root_run_id=event.root_run_id,
+                parent_run_id=event.parent_run_id, agent=event.agent, step=event.step,
+                attempt=event.attempt, turn=event.turn, side=event.side, label=event.label,
+            )  # fmt: skip
+            # Whatever is recorded next overtakes it.
+            answer = PartialAnswer(about, _Recorded(event.after_seq), ended_at=event.after_seq)
+            answer.is_shown = True
+            self.by_run.setdefault(event.run_id, []).append(answer)
+        block = answer.blocks.setdefault((event.__class__, event.block), Block())
+        if event.offset != block.length:
+            block.pieces.clear()
+            block.start = event.offset
+        block.pieces.append(event.text)
+        block.length = event.offset + len(event.text)
+        block.limit()
 
     def find(self, event: DeltaEvent) -> PartialAnswer | None:
         """The answer under way that a delta is a piece of."""

@@ -20,6 +20,7 @@ import anyio
 from msgspec import Struct, structs
 
 from hubbub.hub.bus.bus import Bus, Topic
+from hubbub.hub.delivery.answers import KINDS
 from hubbub.hub.delivery.audience import Subscription
 from hubbub.hub.delivery.dispatch import Dispatcher
 from hubbub.hub.delivery.share import HubShare
@@ -328,6 +329,8 @@ class DeltaRelay:
                 continue  # The answer that it is of has begun anew here.
             if recorded.last.get(event.run_id, 0) > frame.position:
                 continue
+            if isinstance(event, KINDS):
+                dispatcher.answers.hear(event)
             dispatcher.number += 1
             self._passing = event = structs.replace(event, seq=dispatcher.number)
             dispatcher.dispatch((event,))

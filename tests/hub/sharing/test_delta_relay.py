@@ -10,6 +10,7 @@ from support.shared_stores import SharedPlace
 
 from hubbub import CustomEvent, Event, Hub
 from hubbub.hub.bus.bus import MAX_FRAME
+from hubbub.hub.delivery import answers
 from hubbub.hub.events import AgentStatus, AgentTextDelta, AgentThinkingDelta
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.relay import delta_relay, interest, outgoing_deltas
@@ -497,6 +498,94 @@ async def test_listener_that_emits_a_piece_for_what_it_hears_does_not_echo(pair)
     pair.maker.piece(run, "a", 0)
     await settled()
     assert [x.type for x in echoed if not x.lane] == ["agent:text:delta"]
+
+
+# ── answers under way ────────────────────────────────────────────────────────────────────────
+
+
+async def said_so_far(pair, run, count=1):
+    """What a stream that begins now gets of an answer, piece by piece."""
+    async with pair.there.subscribe("agent:*", run_id=run, partial=True) as stream:
+        with anyio.move_on_after(1):
+            return [(x.offset, x.text) for x in [await anext(stream) for _ in range(count)]]
+    return []
+
+
+async def test_page_that_is_loaded_again_gets_the_text_so_far(pair):
+    run = await pair.maker.run()
+    async with pair.there.subscribe("agent:*", run_id=run, partial=True) as first:
+        await settled()
+        pair.maker.piece(run, "one ", 0)
+        await settled()
+        pair.maker.piece(run, "two ", 4)
+        assert [(await anext(first)).text for _ in range(2)] == ["one ", "two "]
+    pair.maker.piece(run, "three ", 8)
+    await settled()
+    assert await said_so_far(pair, run) == [(0, "one two three ")]
+
+
+async def test_piece_that_was_lost_is_missing_in_the_text_so_far_and_seen_to_be(pair):
+    run = await pair.maker.run()
+    pair.listen()
+    await settled()
+    pair.maker.piece(run, "one ", 0)
+    await settled()
+    pair.maker.piece(run, "three ", 8)
+    await settled()
+    assert await said_so_far(pair, run) == [(8, "three ")]
+
+
+async def test_text_so_far_is_given_once_whatever_the_stream_has_had(pair):
+    run = await pair.maker.run()
+    pair.listen()
+    await settled()
+    got = []
+    pair.maker.piece(run, "one ", 0)
+    await settled()
+    async with pair.there.subscribe("agent:*", run_id=run, partial=True, buffer=1) as stream:
+        for place, text in enumerate(("two ", "six ", "ten "), 1):
+            pair.maker.piece(run, text, 4 * place)
+            await settled()
+        pair.maker.piece(run, "end", 16)
+        while sum(len(x.text) for x in got) < 19:
+            event = await anext(stream)
+            if event.type != "hub:gap":
+                got.append(event)
+            else:
+                pair.maker.piece(run, "", 19)
+                pair.maker.piece(run, "!", 19)
+                await settled()
+    assert "".join(x.text for x in got).startswith("one two six ten end")
+    assert [x.offset for x in got] == sorted({x.offset for x in got})
+
+
+async def test_answer_of_another_process_is_under_way_until_the_next_record_of_its_run(pair):
+    run = await pair.maker.run()
+    pair.listen()
+    await settled()
+    pair.maker.piece(run, "one ", 0)
+    await settled()
+    assert pair.there.dispatcher.answers.by_run
+    await pair.maker.record(run)
+    await settled()
+    assert not pair.there.dispatcher.answers.by_run
+    assert await said_so_far(pair, run) == []
+
+
+async def test_so_much_of_an_answer_of_another_process_is_kept(pair, monkeypatch):
+    monkeypatch.setattr(answers, "MAX_KEPT", 50)
+    run = await pair.maker.run()
+    pair.listen()
+    await settled()
+    for place in range(20):
+        pair.maker.piece(run, "x" * 10, 10 * place)
+        await settled()
+    ((offset, text),) = await said_so_far(pair, run)
+    assert offset + len(text) == 200
+    assert len(text) <= 50
+
+
+# ── bounds ───────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_store_that_is_one_process_s_has_no_bus():

@@ -130,8 +130,9 @@ async def live_in(weather, random):
     latency = random.choice([0.0, 0.001, 0.05])
     async with workers(speakers, 3, ttl=3.0, seconds=latency) as store, store.channel() as hub:
         store.place.memory.bus.disturb = weather
-        heard = []
+        heard, with_the_rest = [], []
         hub.subscribe("*", heard.append)
+        hub.subscribe("*", with_the_rest.append, partial=True)
         for number in range(4):
             receipt = await hub.open("speaker", "go", session_key=f"chat {number % 3}")
             assert receipt.accepted or receipt.reason
@@ -148,7 +149,7 @@ async def live_in(weather, random):
                 victim.link.mend()
         await anyio.sleep(60)
         whole, _ = await store.place.memory.kept.read(Selection(), limit=10**9)
-        return whole, [heard, *(x.heard for x in store.all if not x.is_over)]
+        return whole, [heard, with_the_rest, *(x.heard for x in store.all if not x.is_over)]
 
 
 def all_heard(seed):
