@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, assert_never
 
+from msgspec import Struct
+
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.ports import Ports
 from hubbub.runtime.cli.printing import Write, document, write_all
@@ -26,11 +28,11 @@ __all__ = ["export_command", "import_command"]
 _REMEDY: Final = "name a file to write: --out FILE"
 
 
-def export_command(write: Write) -> Callable[..., int]:
+def export_command(write: Write, notice: Write) -> Callable[..., int]:
     from cyclopts import Parameter
 
     def export(
-        run: Annotated[str, Parameter(name="RUN")],
+        run: Annotated[str, Parameter(name="RUN")] = "",
         /,
         *,
         out: Path | None = None,
@@ -39,6 +41,7 @@ def export_command(write: Write) -> Callable[..., int]:
         state: bool = False,
         as_test: bool = False,
         agents: str | None = None,
+        folders: bool = False,
         store: str = DEFAULT_STORE,
     ) -> int:
         """Write a run and everything below it as JSON lines, which hubbub import accepts.
@@ -48,7 +51,7 @@ def export_command(write: Write) -> Callable[..., int]:
         Parameters
         ----------
         run
-            A run's id, or its beginning or end.
+            A run's id, or its beginning or end. With --folders it may be left out.
         out
             Write to this file, device or pipe; a file is replaced as a whole. Nothing in the
             store's folder is written. Default: standard output.
@@ -69,19 +72,16 @@ def export_command(write: Write) -> Callable[..., int]:
         agents
             With --as-test: MODULE:AGENT, your agents, which are tested; the test finds their
             module from wherever it is run. Default: stand-ins made from the recording.
+        folders
+            Write the folders of agents instead, as a store in a folder keeps them in agents/:
+            of the run and everything below it, or of all. --out names the folder, which is
+            missing or empty. Default: agents here.
         store
             sqlite:PATH, the folder that a runtime uses, or postgresql://…
         """
-        what = _what(context=context, state=state, as_test=as_test, agents=agents)
-
-        with open_reader(store) as opened:
-            folder = folder_of_store(store)
-            run_id, contents = find_run(opened, run), not no_files
-            if what == "test":
-                write(_write_test(opened, folder, run_id, agents, out, contents=contents))
-                return 0
-            lines = _exported(opened, run_id, what, contents=contents)
-            _write_lines(write, out, lines, folder)
+        what = _what(run, context, state, as_test, folders, agents=agents, no_files=no_files)
+        wanted = _Wanted(run, what, out, agents, has_contents=not no_files)
+        _export(write, notice, store, wanted)
         return 0
 
     return export
@@ -90,16 +90,48 @@ def export_command(write: Write) -> Callable[..., int]:
 Exported: TypeAlias = Literal["run", "context", "state"]
 
 
+class _Wanted(Struct, frozen=True):
+    """What is to be exported, and where to."""
+
+    run: str
+    what: Exported | Literal["test", "folders"]
+    out: Path | None
+    agents: str | None
+    has_contents: bool
+
+
+def _export(write: Write, notice: Write, store: str, wanted: _Wanted) -> None:
+    out = wanted.out
+    with open_reader(store) as opened:
+        folder = folder_of_store(store)
+        if wanted.what == "folders":
+            write(_write_folders(opened, folder, wanted.run, out, notice))
+            return
+        run_id, contents = find_run(opened, wanted.run), wanted.has_contents
+        if wanted.what == "test":
+            write(_write_test(opened, folder, run_id, wanted.agents, out, contents=contents))
+            return
+        lines = _exported(opened, run_id, wanted.what, contents=contents)
+        _write_lines(write, out, lines, folder)
+
+
 def _what(
-    *, context: bool, state: bool, as_test: bool, agents: str | None
-) -> Exported | Literal["test"]:
-    """What is asked for.  Raises ``OperatorError`` for two things at once."""
-    if context + state + as_test > 1:
+    run: str, context: bool, state: bool, as_test: bool, folders: bool, *, agents: str | None,
+    no_files: bool,
+) -> Exported | Literal["test", "folders"]:  # fmt: skip
+    """What is asked for.  Raises ``OperatorError`` for two things at once, and for no run."""
+    if context + state + as_test + folders > 1:
         raise OperatorError(
-            "--context, --state, --as-test: any two are two exports; give one of them"
+            "--context, --state, --as-test, --folders: any two are two exports; give one of them"
         )
     if agents is not None and not as_test:
         raise OperatorError("--agents says whose test it is; give --as-test with it")
+    if folders and no_files:
+        raise OperatorError("--no-files: agents' folders hold their files; leave one of them out")
+    if folders:
+        return "folders"
+    if not run:
+        raise OperatorError("RUN is missing: which run? hubbub runs --all lists them")
     return "context" if context else "state" if state else "test" if as_test else "run"
 
 
@@ -179,6 +211,21 @@ def import_command(write: Write) -> Callable[..., int]:
         return 0
 
     return import_
+
+
+def _write_folders(
+    store: "StoreReader", folder: "DataFolder | None", run: str, out: Path | None, notice: Write
+) -> str:
+    """Write agents' folders; returns the line to print."""
+    from hubbub.runtime.copies.agent_folders import write_agent_folders
+    from hubbub.runtime.stores.exchange.export import family_of
+
+    run_ids = None
+    if run:
+        run_ids = [row.run_id for row in family_of(store, find_run(store, run))]
+    out = Path("agents") if out is None else out
+    made = write_agent_folders(store, out, run_ids, beside=folder, tell=notice)
+    return f"wrote {made.folder}: {made.folders:,} folders of agents"
 
 
 def _write_test(

@@ -38,7 +38,7 @@ def store_commands(screen: CommandScreen) -> Mapping[str, Callable[..., int]]:
         "workers": workers_command(write),
         "reply": reply_command(screen),
         "compact": compact_command(screen),
-        "export": export_command(write),
+        "export": export_command(write, notice),
         "import": import_command(write),
         "migrate": migrate_command(write, notice),
         "backup": backup_command(write, notice),

@@ -1,1 +1,2 @@
-"""Copies of a store in another form, made from the store alone: a whole store elsewhere."""
+"""Copies of a store in another form, made from the store alone: a whole store elsewhere, folders
+of agents."""

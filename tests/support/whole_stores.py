@@ -1,13 +1,14 @@
 """All that a store tells who reads it, to compare two stores with."""
 
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from hubbub.hub.events.descriptors import kind_of_descriptor
 from hubbub.hub.store.reader import info_of
 from hubbub.runtime.stores.open import open_original, open_reader
 
-__all__ = ["told_by"]
+__all__ = ["agents_in", "told_by"]
 
 
 def told_by(store: str) -> dict[str, Any]:
@@ -42,3 +43,19 @@ def told_by(store: str) -> dict[str, Any]:
                 "kind": kind_of_descriptor(info.descriptor),
             }  # fmt: skip
     return found
+
+
+def agents_in(folder: Path) -> dict[str, Any]:
+    """The files in agents' folders.  Where ``run.jsonl`` says how the run stood in between depends
+    on what was written together, so that is left out."""
+    files: dict[str, Any] = {}
+    for place in folder.rglob("*"):
+        if place.is_file():
+            content: Any = place.read_bytes()
+            if place.name == "run.jsonl":
+                lines = content.splitlines()
+                events = [x for x in lines if x.startswith(b'{"line":"event"')]
+                keys = [x for x in lines if x.startswith(b'{"line":"accepted"')]
+                content = (lines[0], events, sorted(keys), lines[-1])
+            files[str(place.relative_to(folder))] = content
+    return files

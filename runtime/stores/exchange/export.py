@@ -31,7 +31,7 @@ from hubbub.hub.values import NULL, Json
 
 __all__ = [
     "FORMAT", "AcceptedLine", "ContentLine", "EndLine", "EventLine", "ExportLine", "HeaderLine",
-    "RunLine", "export_run", "run_line", "write_line",
+    "RunLine", "export_run", "family_of", "run_line", "write_line",
 ]  # fmt: skip
 
 FORMAT: Final = 1
@@ -124,7 +124,7 @@ def _lines(store: StoreReader, run_id: str, contents: bool) -> Iterator[ExportLi
     key = f"{IMPORTED}{run_id}"
     name = store.notes(key).get(key, store.name)
     yield HeaderLine(format=FORMAT, run_id=run_id, store=name, has_contents=contents)
-    family = _family(store, run_id)
+    family = family_of(store, run_id)
     for row in family:
         yield run_line(row, [item.seq for item in store.waiting(row.run_id)])
     run_ids = [row.run_id for row in family]
@@ -138,7 +138,7 @@ def _lines(store: StoreReader, run_id: str, contents: bool) -> Iterator[ExportLi
         yield ContentLine(digest=digest, content=_content(store, digest))
 
 
-def _family(store: StoreReader, run_id: str) -> list[RunRow]:
+def family_of(store: StoreReader, run_id: str) -> list[RunRow]:
     """A run and its descendants, in the order in which they began."""
     first = store.row(run_id)
     assert first is not None  # The caller has found it.

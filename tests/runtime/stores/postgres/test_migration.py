@@ -17,7 +17,7 @@ from support.ledger_plans import family, plan
 from support.postgres import Server
 from support.profiles import examples, portion
 from support.stores import SECRET, Filled, agents, fill
-from support.whole_stores import told_by
+from support.whole_stores import agents_in, told_by
 
 from hubbub import Message, Runtime
 from hubbub.__main__ import main
@@ -25,6 +25,7 @@ from hubbub.hub.errors import OperatorError
 from hubbub.hub.events import CustomEvent
 from hubbub.hub.ports import Ports
 from hubbub.runtime.copies import migration
+from hubbub.runtime.copies.agent_folders import write_agent_folders
 from hubbub.runtime.copies.migration import migrate_store
 from hubbub.runtime.inspection.check import StoreCheck
 from hubbub.runtime.stores.open import open_intake, open_reader, sqlite_store
@@ -99,6 +100,11 @@ async def test_what_a_runtime_wrote_is_the_same_there_and_back(
     assert told_by(second) == said and problems(second) == []
     migrate_store(second, third)
     assert told_by(third) == said == told_by(first) and problems(third) == []
+    # Folders of agents are made of the record alone, wherever it is.
+    out = tmp_path / "agents"
+    with open_reader(second) as reader:
+        write_agent_folders(reader, out)
+    assert agents_in(out) == agents_in(tmp_path / "back" / "agents")
 
 
 @pytest.mark.spec("X-08")
