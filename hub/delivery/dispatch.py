@@ -27,7 +27,6 @@ from hubbub.hub.delivery.audience import Audience, Subscription
 from hubbub.hub.delivery.dead_letters import dead_letter_of
 from hubbub.hub.errors import CallerError
 from hubbub.hub.events import (
-    AgentComplete,
     Event,
     HubErrorEvent,
     InLane,
@@ -183,6 +182,7 @@ class Dispatcher:
         self._after_mail: list[Callable[[], None]] = []
         self._nested: deque[Event] = deque()
         self._floors: dict[str, int] = {}
+        """What the deltas follow of each run that was not recorded since."""
         self.answers = PartialAnswers(self.after_mail)
         self.partial: set[type[Event]] = set()
         """The classes of event that a later durable one overtakes."""
@@ -305,10 +305,7 @@ class Dispatcher:
                     self.answers.overtake(event)
                 # Earlier deltas of this run are overtaken.
                 if self._floors and event.lane == "own" and event.run_id in self._floors:
-                    if type_ == AgentComplete.type:
-                        del self._floors[event.run_id]
-                    else:
-                        self._floors[event.run_id] = event.seq
+                    del self._floors[event.run_id]
             elif type_.endswith(":delta") and hasattr(event, "after_seq"):
                 self._floors[event.run_id] = event.after_seq
                 self.partial.add(event.__class__)

@@ -486,6 +486,20 @@ async def test_a_stream_drops_deltas_that_a_durable_event_has_overtaken(
     assert [x.text for x in first if x.type == "agent:text"] == ["one two three"]
 
 
+@pytest.mark.spec("R-11")
+async def test_nothing_is_kept_of_the_deltas_of_a_run_that_has_been_recorded_since(
+    journal: Journal, ports: Ports
+) -> None:
+    model = ScriptedModel(["one two three"] * 5)
+    async with Runtime([model_agent(model)], store=journal, ports=ports) as runtime:
+        observer = Observer(runtime.hub)
+        for _ in range(5):
+            run = await runtime.start("assistant", "go")
+            await run.result()
+        assert len(observer.all("agent:text:delta")) == 15
+        assert not runtime.hub.dispatcher._floors
+
+
 async def _until(stream: Any, text: str) -> Any:
     async for event in stream:
         yield event
