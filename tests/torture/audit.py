@@ -245,7 +245,8 @@ def _taken(runs: dict[str, _Run]) -> list[tuple[str, int]]:
     """By run and number: a takeover frame takes items of the conversation's, too."""
     return [
         (i.run_id, i.seq)
-        for run in runs.values() for x in run.own if isinstance(x, e.SessionTaken) for i in x.items
+        for run in runs.values() for x in run.own
+        if isinstance(x, e.SessionTaken | e.SessionDropped) for i in x.items
     ]  # fmt: skip
 
 

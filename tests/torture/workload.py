@@ -19,7 +19,10 @@ from hubbub import AgentDefinition, FunctionModel, ModelRequest, RunContext, Run
 from hubbub.agents.model import AssistantMessage, UserMessage
 from hubbub.runtime.models.scripted import call
 
-__all__ = ["ORDERS", "SCHEDULED", "SECRET", "TICKED", "Effects", "agents"]
+__all__ = ["APPROVED", "ORDERS", "SCHEDULED", "SECRET", "TICKED", "Effects", "agents"]
+
+APPROVED = "approved"
+"""An order beside ``ORDERS`` that somebody has to approve."""
 
 ORDERS = ("risky", "safe", "file", "value", "waiter", "stayer", "goer", "roamer")
 """The last four are children: waited for or not, gone when they are done or not."""
@@ -29,7 +32,7 @@ SCHEDULED = "ticker"
 TICKED = "tick"
 """What the schedule has its agent do, safely."""
 
-_ORDER = re.compile(rf"\b({'|'.join(ORDERS)})#(\w+)")
+_ORDER = re.compile(rf"\b({'|'.join((*ORDERS, APPROVED))})#(\w+)")
 
 
 class Effects:
@@ -58,6 +61,12 @@ def agents(effects: Effects, tell: Callable[..., None]) -> list[AgentDefinition]
     @tool
     async def risky(name: str) -> str:
         """Must not be done twice."""
+        await effects.leave("risky", name)
+        return f"did {name}"
+
+    @tool(approval=True)
+    async def approved(name: str) -> str:
+        """Must not be done twice, nor unless it is approved."""
         await effects.leave("risky", name)
         return f"did {name}"
 
@@ -102,7 +111,7 @@ def agents(effects: Effects, tell: Callable[..., None]) -> list[AgentDefinition]
 
     return [
         parent(
-            FunctionModel(_lead, latency=0.004), risky, safe, file, value,
+            FunctionModel(_lead, latency=0.004), risky, safe, file, value, approved,
             config("waiter"), config("goer", blocking=False),
             config("stayer", stays=True, max_instances=50),
             config("roamer", blocking=False, stays=True, max_instances=50),

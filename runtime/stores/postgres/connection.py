@@ -11,7 +11,6 @@ from psycopg.pq import TransactionStatus
 
 from hubbub.runtime.stores.postgres.address import PostgresAddress
 from hubbub.runtime.stores.postgres.attentive import SILENCE, AttentiveConnection
-from hubbub.runtime.stores.postgres.faults import is_elsewhere
 from hubbub.runtime.stores.sql.connection import SqlCursor, SqlDialect
 
 __all__ = ["POSTGRES", "PostgresConnection"]
@@ -114,14 +113,17 @@ class PostgresConnection:
 
     @contextmanager
     def pipeline(self) -> Iterator[None]:
-        """What is executed inside goes in one message; what it finds is there at its end."""
+        """What is executed inside goes in one message; what it finds is there at its end.
+
+        The connection is lost where it fails: which statements the server has prepared is unknown,
+        and another server may be the one that takes what is written.
+        """
         db = self._connected
         try:
             with db.pipeline():
                 yield
-        except psycopg.Error as error:
-            if is_elsewhere(error):
-                self.close()
+        except psycopg.Error:
+            self.close()
             raise
         db.check_replicated()
 

@@ -11,7 +11,7 @@ import psycopg
 
 from hubbub.hub.errors import OperatorError
 
-__all__ = ["is_elsewhere", "is_of_contents", "is_passing", "postgres_failure"]
+__all__ = ["is_of_contents", "is_passing", "postgres_failure"]
 
 PASSING: Final = frozenset((
     "40001", "40P01", "55P03", "57014",  # Another transaction was in the way, or somebody.
@@ -45,11 +45,6 @@ def is_passing(error: BaseException) -> bool:
     if code is None:  # Of the client: the connection is gone, or was never there.
         return isinstance(error, psycopg.OperationalError)
     return code in PASSING or code.startswith("08")
-
-
-def is_elsewhere(error: psycopg.Error) -> bool:
-    """Whether another server than that of this connection takes what is written."""
-    return error.sqlstate == "25006"
 
 
 def is_of_contents(error: Exception) -> bool:

@@ -28,6 +28,7 @@ from hubbub.hub.errors import OperatorError
 from hubbub.hub.events import AgentStatus, CustomEvent
 from hubbub.hub.store.journal import Commit
 from hubbub.runtime.stores.postgres import store as store_module
+from hubbub.runtime.stores.postgres.address import PostgresAddress
 from hubbub.runtime.stores.postgres.connection import PostgresConnection
 from hubbub.runtime.stores.postgres.store import PostgresStore
 
@@ -306,3 +307,26 @@ def test_a_dropped_table_fails_the_store_at_once(server: Server) -> None:
         await store.aclose()
 
     anyio.run(main)
+
+
+def test_a_pipeline_that_fails_leaves_no_statement_that_the_server_does_not_know(
+    server: Server,
+) -> None:
+    """A statement that is used for the sixth time is prepared, but not behind one that fails."""
+    db = PostgresConnection(PostgresAddress(server.dsn()), "test")
+
+    def ask(divisor: int) -> list[tuple[object, ...]]:
+        with db.pipeline():
+            db.execute("SELECT 1 / ?::int", (divisor,))
+            found = db.execute("SELECT ?::int + 1", (1,))
+        return list(found.fetchall())
+
+    for divisor in (1, 1, 1, 1, 1, 0, 1, 1):
+        if db.is_lost:
+            db.connect()
+        if divisor:
+            assert ask(divisor) == [(2,)]
+        else:
+            with pytest.raises(psycopg.errors.DivisionByZero):
+                ask(divisor)
+    db.close()
