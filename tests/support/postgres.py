@@ -19,7 +19,7 @@ from torture.audit import Record
 
 from hubbub.runtime.stores.postgres.address import PostgresAddress
 from hubbub.runtime.stores.postgres.connection import PostgresConnection
-from hubbub.runtime.stores.postgres.schema import has_schema
+from hubbub.runtime.stores.postgres.migrations import check_format
 from hubbub.runtime.stores.postgres.sealing import KEY_VARIABLE, Seal
 from hubbub.runtime.stores.postgres.store_reader import PostgresStoreReader
 
@@ -279,7 +279,7 @@ def schema_record(store: str) -> SchemaRecord | None:
     """What ``Audit`` looks at; ``None`` where no store has been made yet."""
     db = PostgresConnection(PostgresAddress(store), "audit")
     db.connect()
-    if has_schema(db):
+    if check_format(db):
         return SchemaRecord(db)
     db.close()
     return None

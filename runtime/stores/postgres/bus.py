@@ -115,7 +115,9 @@ class PostgresBus:
         schema = self._address.schema
         db = self._address.connect(f"hubbub:{schema}:bus")
         try:
-            found = db.execute(f"SELECT * FROM \"{schema}\".meta WHERE key = 'proof'").fetchall()
+            found = db.execute(
+                f"SELECT value FROM \"{schema}\".meta WHERE key = 'proof'"
+            ).fetchall()
             digest = hashlib.sha256(repr(found).encode()).hexdigest()[:10]
             self._channels = {"deltas": f"{schema}_d{digest}", "wants": f"{schema}_w{digest}"}
             db.execute(f'LISTEN "{self._channels["wants"]}"')

@@ -19,19 +19,18 @@ import psycopg
 
 from hubbub.hub.errors import OperatorError
 from hubbub.runtime.stores.postgres.connection import PostgresConnection
+from hubbub.runtime.stores.postgres.migrations import (
+    format_of,
+    formats,
+    making,
+    newest,
+    upgrade,
+)
 from hubbub.runtime.stores.sql.store_reader import IS_SPOKEN_TO
-from hubbub.runtime.stores.sql.whole_copy import unfinished_copy
 
 __all__ = [
-    "FORMAT", "LOCK", "MADE", "UNFINISHED", "check_server", "drop_schema", "drop_tables",
-    "has_schema", "make_schema", "make_tables",
+    "LOCK", "MADE", "check_server", "drop_schema", "drop_tables", "make_schema", "make_tables",
 ]  # fmt: skip
-
-FORMAT: Final = 1
-"""The format of the tables that this program writes and reads (``meta.format``)."""
-
-UNFINISHED: Final = "unfinished"
-"""What stands there in a schema that a migration has begun to copy a store into."""
 
 MADE: Final = "schema"
 """The key in ``meta`` that is there where the schema was made with the tables."""
@@ -60,11 +59,13 @@ CREATE TABLE head (
   hub_seq bigint NOT NULL, hub_crc bigint NOT NULL, recent bigint NOT NULL,
   live bigint NOT NULL, parked bigint NOT NULL, waiting bigint NOT NULL
 ) {_HOT.format(10)};
-INSERT INTO head VALUES (0, 0, 0, 0, 0, 0, 0, 0);
+INSERT INTO head (log, position, hub_seq, hub_crc, recent, live, parked, waiting)
+  VALUES (0, 0, 0, 0, 0, 0, 0, 0);
 CREATE TABLE worker (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   name text NOT NULL, kind text NOT NULL, live boolean NOT NULL, expires timestamptz,
-  group_no bigint NOT NULL DEFAULT 0, capacity integer, drains boolean NOT NULL DEFAULT false
+  group_no bigint NOT NULL DEFAULT 0, capacity integer, drains boolean NOT NULL DEFAULT false,
+  format integer NOT NULL DEFAULT 1
 ) {_HOT.format(10)};
 CREATE TABLE tree (
   root bigint PRIMARY KEY, owner bigint, epoch bigint NOT NULL DEFAULT 0,
@@ -147,51 +148,24 @@ def check_server(db: PostgresConnection) -> None:
         )
 
 
-def has_schema(db: PostgresConnection) -> bool:
-    """Whether the tables are there.  Raises ``OperatorError`` for those of another format."""
-    place, schema = db.address.place, db.address.schema
-    (found,) = db.execute("SELECT to_regclass(?)", (f'"{schema}".meta',)).fetchone()
-    if found is None:
-        return False
-    meta = dict(db.execute("SELECT key, value FROM meta").fetchall())
-    text = meta.get("format", "none")
-    if text == UNFINISHED:
-        raise unfinished_copy(place, meta.get("source", "unknown"))
-    if not text.isdecimal():
-        raise OperatorError(
-            f"{place}: the schema {schema!r} holds other tables than hubbub's; give another one "
-            "with ?schema=NAME"
-        )
-    if int(text) != FORMAT:
-        age, remedy = ("a newer", "upgrade hubbub") if int(text) > FORMAT else (
-            "an older", "export its runs with the hubbub that wrote it"
-        )  # fmt: skip
-        raise OperatorError(
-            f"{place}: written by {age} hubbub (format {text}; this one knows {FORMAT}); {remedy}, "
-            "or give another schema"
-        )
-    return True
-
-
 def make_schema(db: PostgresConnection, name: str) -> bool:
     """Make the tables if they are missing, whoever else does so at the time; whether they were.
+    Those of an older format are upgraded.
 
-    ``name`` is what a new store is called.
+    ``name`` is what a new store is called.  Raises ``OperatorError`` for tables that this program
+    may not work on.
     """
-    if has_schema(db):
-        return False
-    schema = db.address.schema
-    db.execute("BEGIN")
-    try:
-        # The lock is of the schema that is about to be.
-        lock = "SELECT pg_advisory_xact_lock(hashtextextended('hubbub:' || ?::text, 0))"
-        db.execute(lock, (schema,))
-        is_new = not has_schema(db)
-        if is_new:
-            make_tables(db, {"format": str(FORMAT), "store": name})
-        db.execute("COMMIT")
-    finally:
-        db.roll_back()
+    found, is_new = format_of(db), False
+    if found is None:
+        with making(db):
+            db.execute("BEGIN")
+            found = format_of(db)
+            is_new = found is None
+            if is_new:
+                make_tables(db, {**formats(), "store": name})
+            db.execute("COMMIT")
+    if found is not None and found < newest():
+        upgrade(db.address)
     return is_new
 
 
@@ -204,7 +178,7 @@ def make_tables(db: PostgresConnection, meta: Mapping[str, str]) -> None:
         db.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
         meta = {MADE: "hubbub", **meta}
     db.execute(_TABLES)
-    db.executemany("INSERT INTO meta VALUES (?, ?)", list(meta.items()))
+    db.executemany("INSERT INTO meta (key, value) VALUES (?, ?)", list(meta.items()))
 
 
 def drop_tables(db: PostgresConnection) -> None:

@@ -138,7 +138,7 @@ class PostgresStore(QueuedStore):
             self._seal.check(meta["proof"])
         self._lock.take(f"{socket.gethostname()}:{os.getpid()}")
         if "proof" not in meta:
-            db.execute("INSERT INTO meta VALUES ('proof', ?)", (self._seal.proof(),))
+            db.execute("INSERT INTO meta (key, value) VALUES ('proof', ?)", (self._seal.proof(),))
         self.name = meta["store"]
         db.executemany(PUT_NOTE, list(self._published.items()))
         self._writer = PostgresWriter(self._lock, self._seal)

@@ -13,7 +13,7 @@ from hubbub.hub.store.reader import Backup, ProcessRow, StoreUnreadable
 from hubbub.runtime.stores.postgres.address import PostgresAddress
 from hubbub.runtime.stores.postgres.connection import POSTGRES, PostgresConnection
 from hubbub.runtime.stores.postgres.faults import postgres_failure
-from hubbub.runtime.stores.postgres.schema import has_schema
+from hubbub.runtime.stores.postgres.migrations import check_format
 from hubbub.runtime.stores.postgres.writer_lock import holder_of
 from hubbub.runtime.stores.sql.store_reader import PAGE, SqlStoreReader
 from hubbub.runtime.stores.sql.tables import Table
@@ -125,7 +125,7 @@ def open_postgres_reader(address: PostgresAddress) -> PostgresStoreReader:
     try:
         try:
             db.connect()
-            if not has_schema(db):
+            if not check_format(db):
                 raise OperatorError(
                     f"{place}: no store in the schema {address.schema!r}; open a runtime on it "
                     "first, or give the right schema (?schema=NAME)"

@@ -18,15 +18,13 @@ from hubbub.runtime.stores.postgres.address import PostgresAddress
 from hubbub.runtime.stores.postgres.connection import PostgresConnection
 from hubbub.runtime.stores.postgres.faults import is_of_contents, postgres_failure
 from hubbub.runtime.stores.postgres.intake import derive_rows
+from hubbub.runtime.stores.postgres.migrations import UNFINISHED, check_format, formats
 from hubbub.runtime.stores.postgres.schema import (
-    FORMAT,
     LOCK,
     MADE,
-    UNFINISHED,
     check_server,
     drop_schema,
     drop_tables,
-    has_schema,
     make_tables,
 )
 from hubbub.runtime.stores.postgres.sealing import Seal
@@ -81,7 +79,7 @@ def open_postgres_original(
     db = PostgresConnection(address, f"hubbub:{address.schema}:migrate", silence=None)
     try:
         db.connect()
-        if not has_schema(db):
+        if not check_format(db, exactly=True):
             raise OperatorError(f"{address.place}: no store in the schema {address.schema!r}")
         _exclude_others(db)
         reader = PostgresStoreReader(db)
@@ -111,9 +109,11 @@ class PostgresCopy(SqlCopy):
     def _put_secret(self, key: str, value: str) -> None:
         if self._seal is None:
             self._seal = Seal(self.place, self._environ)
-            self._db.execute("INSERT INTO meta VALUES ('proof', ?)", (self._seal.proof(),))
+            self._db.execute(
+                "INSERT INTO meta (key, value) VALUES ('proof', ?)", (self._seal.proof(),)
+            )
         sealed = self._seal.close(key, value)
-        self._db.execute("INSERT INTO secret VALUES (?, ?)", (key, sealed))
+        self._db.execute("INSERT INTO secret (key, value) VALUES (?, ?)", (key, sealed))
 
     def _put_content(self, digest: str, content: bytes) -> None:
         self._db.execute(PUT_CONTENT, (digest, content))
@@ -128,7 +128,8 @@ class PostgresCopy(SqlCopy):
 
     def _complete(self) -> None:
         execute = self._db.execute
-        execute("UPDATE meta SET value = ? WHERE key = 'format'", (str(FORMAT),))
+        execute("DELETE FROM meta WHERE key = 'format'")
+        self._db.executemany("INSERT INTO meta (key, value) VALUES (?, ?)", [*formats().items()])
         execute("UPDATE meta SET key = 'store', value = ? WHERE key = 'source'", (self._name,))
         execute("COMMIT")
         self.is_complete = True
@@ -221,7 +222,7 @@ def _check_free(db: PostgresConnection, source: str) -> str | None:
         if meta.get("source") != source:
             raise unfinished_copy(place, meta.get("source", "unknown"))
         return meta.get(MADE)
-    has_schema(db)  # Which refuses other tables than ours.
+    check_format(db, exactly=True)  # Which refuses other tables than ours.
     reader = PostgresStoreReader(db)
     if any(map(reader.count, ("event", "run", "secret"))):
         raise target_in_use(place, is_copy=meta.get("store") == source)

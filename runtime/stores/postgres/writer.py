@@ -18,6 +18,7 @@ from hubbub.runtime.stores.postgres.rows import PostgresRows
 from hubbub.runtime.stores.postgres.sealing import Seal
 from hubbub.runtime.stores.postgres.writer_lock import LOST, WriterLock, WriterReplaced
 from hubbub.runtime.stores.sql.rows import Row, values_of
+from hubbub.runtime.stores.sql.tables import EVENTS, RUNS
 from hubbub.runtime.stores.sql.writer import (
     Applied,
     Changes,
@@ -189,15 +190,19 @@ _PUT_NUMBERS: Final = (
     f"INSERT INTO address (number, run_id) SELECT * FROM unnest({_unnested(_BIG, _TEXT)})"
 )
 _PUT_EVENTS: Final = (
-    "INSERT INTO event SELECT *, ?9::bigint FROM unnest(?1::bigint[], ?2::bigint[], ?3::bigint[], "
-    "?4::text[], ?5::bigint[], ?6::text[], ?7::bigint[], ?8::text[])"
+    f"INSERT INTO event ({EVENTS.names}, writer) SELECT *, ?9::bigint "
+    "FROM unnest(?1::bigint[], ?2::bigint[], ?3::bigint[], ?4::text[], ?5::bigint[], "
+    "?6::text[], ?7::bigint[], ?8::text[])"
 )
-_PUT_WAITING: Final = f"INSERT INTO waiting SELECT * FROM unnest({_unnested(_BIG, _BIG, _BIG)})"
+_PUT_WAITING: Final = (
+    f"INSERT INTO waiting (run, seq, position) SELECT * FROM unnest({_unnested(_BIG, _BIG, _BIG)})"
+)
 _PUT_ACCEPTED: Final = (
-    f"INSERT INTO accepted SELECT * FROM unnest({_unnested(_BIG, _TEXT, _TEXT, _BIG)})"
+    "INSERT INTO accepted (run, source, key, position) "
+    f"SELECT * FROM unnest({_unnested(_BIG, _TEXT, _TEXT, _BIG)})"
 )
 _PUT_RUNS: Final = (
-    "INSERT INTO run SELECT * FROM unnest("
+    f"INSERT INTO run ({RUNS.names}) SELECT * FROM unnest("
     + _unnested(
         _BIG, _TEXT, _TEXT, _TEXT, _TEXT, _TEXT, _TEXT, _TEXT, _TEXT, _TEXT, _TEXT, "smallint",
         _BIG, _BIG, _BIG, _BIG, _BIG, _BIG, _BIG, _BIG, _BIG,
@@ -220,7 +225,8 @@ _PUT_NOTES: Final = (
     "ON CONFLICT (key) DO UPDATE SET value = excluded.value, version = note.version + 1"
 )
 _PUT_SECRET: Final = (
-    "INSERT INTO secret VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+    "INSERT INTO secret (key, value) VALUES (?, ?) ON CONFLICT (key) "
+    "DO UPDATE SET value = excluded.value"
 )
-PUT_CONTENT: Final = "INSERT INTO blob VALUES (?, ?) ON CONFLICT DO NOTHING"
+PUT_CONTENT: Final = "INSERT INTO blob (digest, content) VALUES (?, ?) ON CONFLICT DO NOTHING"
 """Keeps a content by its digest."""

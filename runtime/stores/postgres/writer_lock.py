@@ -15,6 +15,7 @@ import psycopg
 
 from hubbub.hub.errors import OperatorError
 from hubbub.runtime.stores.postgres.connection import PostgresConnection
+from hubbub.runtime.stores.postgres.migrations import newest
 from hubbub.runtime.stores.postgres.schema import LOCK, check_server
 from hubbub.runtime.stores.sql.in_use import StoreInUse
 
@@ -61,9 +62,9 @@ class WriterLock:
         execute = self.db.execute
         execute("UPDATE worker SET live = false WHERE live")
         (self.worker,) = execute(
-            "INSERT INTO worker (name, kind, live, expires) "
-            f"VALUES (?, 'worker', true, clock_timestamp() + interval '{TTL}') RETURNING id",
-            (name,),
+            "INSERT INTO worker (name, format, kind, live, expires) "
+            f"VALUES (?, ?, 'worker', true, clock_timestamp() + interval '{TTL}') RETURNING id",
+            (name, newest()),
         ).fetchone()
         self.group = 0
 

@@ -13,6 +13,7 @@ from hubbub.hub.store.reader import EventRow, RunRow
 from hubbub.runtime.stores.sql.connection import SqlConnection
 from hubbub.runtime.stores.sql.rows import PUT_NOTE
 from hubbub.runtime.stores.sql.store_reader import SqlStoreReader
+from hubbub.runtime.stores.sql.tables import EVENTS, RUNS
 
 __all__ = ["SqlIntake"]
 
@@ -95,7 +96,7 @@ class SqlIntake(ABC):
         lane.born = lane.born or self._tip
         if event.lane == "in":
             lane.items.append(self._tip)
-        self._db.execute("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (
+        self._db.execute(_INSERT_EVENT, (
             self._tip, self._number(run_id), self._number(root), event.lane, event.seq, event.type,
             lane.chain, body.decode(),
         ))  # fmt: skip
@@ -106,7 +107,7 @@ class SqlIntake(ABC):
     def put_run(self, row: RunRow, waiting: Sequence[int]) -> None:
         number, lane = self._number(row.run_id), self._lanes[row.run_id]
         places = [(number, seq, lane.items[seq - 1]) for seq in waiting]
-        self._db.executemany("INSERT INTO waiting VALUES (?, ?, ?)", places)
+        self._db.executemany("INSERT INTO waiting (run, seq, position) VALUES (?, ?, ?)", places)
         self._db.execute(_INSERT_RUN, (
             number, row.run_id, row.root_run_id, row.parent_run_id, row.agent, row.name,
             row.session_key, row.kind, row.descriptor, row.status, row.inbox, int(row.ready),
@@ -116,9 +117,8 @@ class SqlIntake(ABC):
 
     def put_key(self, run_id: str, source: str, key: str, seq: int) -> bool:
         position = self._lanes[run_id].items[seq - 1]
-        insert = "INSERT INTO accepted VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
         values = (self._number(run_id), source, key, position)
-        return self._db.execute(insert, values).rowcount > 0
+        return self._db.execute(_INSERT_KEY, values).rowcount > 0
 
     def put_note(self, key: str, value: str) -> None:
         self._db.execute(PUT_NOTE, (key, value))
@@ -140,8 +140,8 @@ _REMOVE: Final = (
     "DELETE FROM accepted WHERE run = ?",
     "DELETE FROM run WHERE number = ?",
 )
-_INSERT_RUN: Final = (
-    "INSERT INTO run (number, run_id, root_run_id, parent_run_id, agent, name, session_key, kind, "
-    "descriptor, status, inbox, ready, seq, in_seq, chain, waiting, messages, born, created_at, "
-    f"wake_at, recent) VALUES ({', '.join('?' * 21)})"
+_INSERT_EVENT: Final = EVENTS.insert
+_INSERT_RUN: Final = RUNS.insert
+_INSERT_KEY: Final = (
+    "INSERT INTO accepted (run, source, key, position) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
 )

@@ -15,6 +15,7 @@ from hubbub.hub.store.journal import Addressing, NewRun
 from hubbub.hub.store.ledger_row import LedgerRow
 from hubbub.runtime.stores.sql.addresses import candidates, found_for, is_key_free
 from hubbub.runtime.stores.sql.connection import SqlConnection
+from hubbub.runtime.stores.sql.tables import RUNS
 
 __all__ = [
     "COLUMNS", "PUT_NOTE", "REQUESTS", "WAITING", "Depths", "Row", "StoredRows", "check_row",
@@ -28,7 +29,8 @@ REQUESTS: Final = "request/"
 """Begins the keys of notes of requests."""
 
 PUT_NOTE: Final = (
-    "INSERT INTO note VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+    "INSERT INTO note (key, value) VALUES (?, ?) "
+    "ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 )
 """Keeps a text by its key, in the place of what stood there."""
 
@@ -224,9 +226,8 @@ _SELECT_ACCEPTED: Final = (
 _SELECT_OWN: Final = "SELECT body FROM event WHERE run = ? AND lane = 'own' ORDER BY seq"
 _SELECT_NOTE: Final = "SELECT value FROM note WHERE key = ?"
 _PUT_ROW: Final = (
-    "INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-    "ON CONFLICT (number) DO UPDATE SET agent = excluded.agent, status = excluded.status, "
-    "inbox = excluded.inbox, ready = excluded.ready, seq = excluded.seq, "
+    f"{RUNS.insert} ON CONFLICT (number) DO UPDATE SET agent = excluded.agent, "
+    "status = excluded.status, inbox = excluded.inbox, ready = excluded.ready, seq = excluded.seq, "
     "in_seq = excluded.in_seq, chain = excluded.chain, waiting = excluded.waiting, "
     "messages = excluded.messages, recent = excluded.recent"
 )

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-__all__ = ["EVENTS", "TABLES", "Table"]
+__all__ = ["EVENTS", "RUNS", "TABLES", "Table"]
 
 
 class Table(Struct, frozen=True):
@@ -22,22 +22,31 @@ class Table(Struct, frozen=True):
         """The columns as a statement lists them."""
         return ", ".join(self.columns)
 
+    @property
+    def insert(self) -> str:
+        """A statement that puts in a row.  It names the columns: a table may have got others."""
+        return (
+            f"INSERT INTO {self.name} ({self.names}) VALUES ({', '.join('?' * len(self.columns))})"
+        )
+
 
 EVENTS: Final = Table(
     "event", ("position", "run", "root", "lane", "seq", "type", "crc", "body"), ("position",)
 )
 
+RUNS: Final = Table(
+    "run",
+    (
+        "number", "run_id", "root_run_id", "parent_run_id", "agent", "name", "session_key",
+        "kind", "descriptor", "status", "inbox", "ready", "seq", "in_seq", "chain", "waiting",
+        "messages", "born", "created_at", "wake_at", "recent",
+    ),
+    ("number",),
+)  # fmt: skip
+
 TABLES: Final = (
     Table("address", ("number", "run_id"), ("number",)),
-    Table(
-        "run",
-        (
-            "number", "run_id", "root_run_id", "parent_run_id", "agent", "name", "session_key",
-            "kind", "descriptor", "status", "inbox", "ready", "seq", "in_seq", "chain", "waiting",
-            "messages", "born", "created_at", "wake_at", "recent",
-        ),
-        ("number",),
-    ),
+    RUNS,
     EVENTS,
     Table("waiting", ("run", "seq", "position"), ("run", "seq")),
     Table("accepted", ("run", "source", "key", "position"), ("run", "source", "key")),

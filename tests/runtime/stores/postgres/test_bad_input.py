@@ -201,7 +201,7 @@ async def test_tables_of_another_format_are_refused(server: Server, value: str, 
     schema = address.partition("schema=")[2]
     async with Runtime(store=PostgresStore(address)):
         pass
-    server.query(f"UPDATE {schema}.meta SET value = '{value}' WHERE key = 'format'")
+    server.query(f"UPDATE {schema}.meta SET value = '{value}' WHERE key IN ('format', 'reads')")
     assert words in await problem_of(address)
     with pytest.raises(OperatorError, match=words.replace("(", r"\(")), open_reader(address):
         pass
