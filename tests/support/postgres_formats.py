@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from hubbub.runtime.stores.postgres import migrations, schema
-from hubbub.runtime.stores.postgres.migrations import Migration
+from hubbub.runtime.stores.postgres.migrations import Upgrade
 
 __all__ = ["DROPPED", "LABELLED", "NEXT", "SORTED", "run_as_format", "version"]
 
@@ -27,7 +27,7 @@ COLUMNS: Final = {
     "worker": "place text NOT NULL DEFAULT ''",
 }
 
-LABELLED: Final = Migration(
+LABELLED: Final = Upgrade(
     to=2,
     beside=1,
     changes=(
@@ -35,15 +35,15 @@ LABELLED: Final = Migration(
         "CREATE TABLE label (run bigint PRIMARY KEY, text text NOT NULL)",
     ),
 )
-SORTED: Final = Migration(to=3, beside=1, indexes={"run_label": "ON run (agent, status)"})
-DROPPED: Final = Migration(to=4, beside=3, changes=("ALTER TABLE event DROP COLUMN size",))
+SORTED: Final = Upgrade(to=3, beside=1, indexes={"run_label": "ON run (agent, status)"})
+DROPPED: Final = Upgrade(to=4, beside=3, changes=("ALTER TABLE event DROP COLUMN size",))
 
 NEXT: Final = (LABELLED, SORTED)
 """The steps to the next version."""
 
 
 @contextmanager
-def version(*steps: Migration) -> Iterator[None]:
+def version(*steps: Upgrade) -> Iterator[None]:
     """Be a program of the version that has these steps, for a while."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(migrations, "STEPS", steps)
@@ -51,7 +51,7 @@ def version(*steps: Migration) -> Iterator[None]:
         yield
 
 
-def tables(steps: Sequence[Migration]) -> str:
+def tables(steps: Sequence[Upgrade]) -> str:
     """The tables as a version makes them: what is new in each stands first."""
     text = schema._TABLES
     if LABELLED in steps:

@@ -31,7 +31,7 @@ from hubbub.runtime.stores.postgres.faults import is_passing
 from hubbub.runtime.stores.sql.whole_copy import unfinished_copy
 
 __all__ = [
-    "FIRST", "UNFINISHED", "Migration", "check_format", "format_of", "formats", "making",
+    "FIRST", "UNFINISHED", "Upgrade", "check_format", "format_of", "formats", "making",
     "newest", "upgrade",
 ]  # fmt: skip
 
@@ -42,7 +42,7 @@ UNFINISHED: Final = "unfinished"
 """What stands in the place of a format where a migration has begun to copy a store into tables."""
 
 
-class Migration(Struct, frozen=True, kw_only=True):
+class Upgrade(Struct, frozen=True, kw_only=True):
     """What makes tables of the format before it ones of format ``to``.
 
     ``beside``: the oldest format of a program that works on them all the same: the newest one of
@@ -57,7 +57,7 @@ class Migration(Struct, frozen=True, kw_only=True):
     indexes: Mapping[str, str] = {}
 
 
-STEPS: tuple[Migration, ...] = ()
+STEPS: tuple[Upgrade, ...] = ()
 """In order, one for each format but the first."""
 
 
@@ -170,7 +170,7 @@ def upgrade(address: PostgresAddress) -> None:
         db.close()
 
 
-def _take(db: PostgresConnection, step: Migration) -> None:
+def _take(db: PostgresConnection, step: Upgrade) -> None:
     execute = db.execute
     try:
         for name, on in step.indexes.items():

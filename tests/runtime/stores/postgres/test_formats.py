@@ -20,7 +20,7 @@ from hubbub.hub.ports import Ports
 from hubbub.runtime.stores.open import open_intake, open_reader
 from hubbub.runtime.stores.postgres import migrations
 from hubbub.runtime.stores.postgres.address import PostgresAddress
-from hubbub.runtime.stores.postgres.migrations import FIRST, Migration, newest, upgrade
+from hubbub.runtime.stores.postgres.migrations import FIRST, Upgrade, newest, upgrade
 from hubbub.runtime.stores.postgres.store import PostgresStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.long]
@@ -77,7 +77,6 @@ def test_steps_lead_from_each_format_to_the_next() -> None:
     assert all(step.beside <= step.to for step in steps)
 
 
-@pytest.mark.spec("X-07")
 async def test_the_first_of_a_newer_version_upgrades_and_nothing_is_lost(server: Server) -> None:
     address = server.dsn()
     await use(address)
@@ -103,7 +102,6 @@ async def test_upgraded_tables_are_those_that_are_made_anew(server: Server) -> N
     assert upgraded == new
 
 
-@pytest.mark.spec("X-07")
 async def test_a_program_one_version_behind_works_on_and_one_two_behind_is_refused(
     server: Server,
 ) -> None:
@@ -139,11 +137,10 @@ async def test_what_only_reads_upgrades_nothing_and_says_what_does(server: Serve
 # ── whatever comes in between ────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.spec("X-07")
 async def test_many_that_open_it_at_once_upgrade_it_once(server: Server) -> None:
     address = server.dsn()
     await use(address)
-    counted = Migration(
+    counted = Upgrade(
         to=2, beside=1, changes=(*LABELLED.changes, "INSERT INTO label VALUES (1, '')")
     )
     errors: list[BaseException] = []
@@ -199,7 +196,7 @@ async def test_a_step_that_fails_says_so_in_one_line_and_changes_nothing(server:
     address = server.dsn()
     await use(address)
     before = shape_of(server, address)
-    with version(Migration(to=2, beside=1, changes=(*LABELLED.changes, "SELECT 1 / 0"))):
+    with version(Upgrade(to=2, beside=1, changes=(*LABELLED.changes, "SELECT 1 / 0"))):
         words = await refused(address)
     assert "from format 1 to 2" in words and "nothing has changed" in words
     assert shape_of(server, address) == before
@@ -236,7 +233,6 @@ async def test_an_upgrade_waits_for_a_group_that_is_on_its_way(server: Server) -
     assert meta_of(server, address)["format"] == "3"
 
 
-@pytest.mark.spec("X-07")
 async def test_no_upgrade_leaves_a_process_behind_that_is_at_work(server: Server) -> None:
     address = server.dsn()
     await use(address)
