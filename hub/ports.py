@@ -88,6 +88,11 @@ class Offload(Protocol):
 class Worker(Protocol):
     """A thread of a store's own, which does one thing after another."""
 
+    @property
+    def is_inline(self) -> bool:
+        """Whether there is no thread: nothing may wait there for the world outside."""
+        ...
+
     async def run(self, fn: Callable[[], T]) -> T:
         """Have ``fn`` done after everything that was asked for before; not cancelled half-way.
 
@@ -200,6 +205,8 @@ class SystemIds:
 
 class ThreadWorker:
     """A real thread.  It calls back into the event loop by the loop's own thread-safe call."""
+
+    is_inline = False
 
     def __init__(self, name: str = "hubbub store") -> None:
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()

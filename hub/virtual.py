@@ -57,6 +57,8 @@ class InlineOffload:
 class InlineWorker:
     """Does what a store's thread would do, on the loop itself and a turn later."""
 
+    is_inline = True
+
     async def run(self, fn: Callable[[], T]) -> T:
         with anyio.CancelScope(shield=True):
             await anyio.lowlevel.checkpoint()

@@ -36,6 +36,7 @@ KERNEL: Final = (
 )  # fmt: skip
 STORES: Final = (
     "runtime/stores", "runtime/stores/sql", "runtime/stores/sqlite", "runtime/stores/postgres",
+    "runtime/stores/postgres/server",
     "runtime/stores/exchange", "runtime/stores/folders",
 )  # fmt: skip
 SIMULATION: Final = "runtime/simulation"
@@ -95,13 +96,15 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "runtime/loading": ("ground", "agents", "agents/definitions", "runtime/text"),
     "runtime/stores/sql": HUB,
     "runtime/stores/sqlite": (*HUB, "runtime/stores/sql"),
-    "runtime/stores/postgres": (*HUB, "runtime/stores/sql"),
+    "runtime/stores/postgres/server": (*HUB, "runtime/stores/sql"),
+    "runtime/stores/postgres": (*HUB, "runtime/stores/sql", "runtime/stores/postgres/server"),
     "runtime/stores/exchange": (*HUB, "agents/state", "agents/code"),
     "runtime/stores/folders": (
         *HUB, "agents/state", "agents/folders", "runtime/stores/sqlite", "runtime/stores/exchange",
     ),
     "runtime/stores": (
         *HUB, "runtime/stores/sqlite", "runtime/stores/postgres", "runtime/stores/folders",
+        "runtime/stores/postgres/server",
     ),
     "runtime/spending": (*HUB, *TURN, "agents/code"),
     "runtime/kernel": (*HUB, *TURN, "agents/code", "runtime/models", "runtime/spending"),
@@ -177,7 +180,7 @@ THIRD_PARTIES: Final = {
     "jsonschema": {"runtime/mcp"},
     "referencing": {"runtime/mcp"},
     "sqlite3": {"runtime/stores/sqlite"},
-    "psycopg": {"runtime/stores/postgres"},
+    "psycopg": {"runtime/stores/postgres", "runtime/stores/postgres/server"},
     "cryptography": {"runtime/stores/postgres"},
     "starlette": {
         "channels/http",

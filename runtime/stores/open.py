@@ -16,7 +16,7 @@ from hubbub.hub.texts import check_label
 
 if TYPE_CHECKING:
     from hubbub.runtime.stores.folders.disk import Disk
-    from hubbub.runtime.stores.postgres.address import PostgresAddress
+    from hubbub.runtime.stores.postgres.server.address import PostgresAddress
     from hubbub.runtime.stores.postgres.whole_copy import PostgresCopy, PostgresOriginal
     from hubbub.runtime.stores.sqlite.folder import DataFolder
     from hubbub.runtime.stores.sqlite.store import SqliteStore
@@ -208,7 +208,7 @@ def _postgres_address(store: str) -> "PostgresAddress | None":
     if not store.startswith(POSTGRES):
         return None
     try:
-        from hubbub.runtime.stores.postgres.address import PostgresAddress
+        from hubbub.runtime.stores.postgres.server.address import PostgresAddress
     except ImportError:
         raise MissingExtra("A store in PostgreSQL", "postgres") from None
     return PostgresAddress(store)

@@ -17,10 +17,10 @@ import psycopg
 import pytest
 from torture.audit import Record
 
-from hubbub.runtime.stores.postgres.address import PostgresAddress
-from hubbub.runtime.stores.postgres.connection import PostgresConnection
 from hubbub.runtime.stores.postgres.migrations import check_format
 from hubbub.runtime.stores.postgres.sealing import KEY_VARIABLE, Seal
+from hubbub.runtime.stores.postgres.server.address import PostgresAddress
+from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
 from hubbub.runtime.stores.postgres.store_reader import PostgresStoreReader
 
 __all__ = [

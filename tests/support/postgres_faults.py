@@ -6,8 +6,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import psycopg
 
-from hubbub.runtime.stores.postgres.attentive import SILENCE
-from hubbub.runtime.stores.postgres.connection import PostgresConnection
+from hubbub.runtime.stores.postgres.server.attentive import SILENCE
+from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
 
 __all__ = ["INJECTED", "MOMENTS", "Moment", "faulty_connection", "inject"]
 

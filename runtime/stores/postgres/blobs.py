@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from hubbub.hub.errors import StoreFailed
-from hubbub.runtime.stores.postgres.connection import PostgresConnection
+from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
 from hubbub.runtime.stores.postgres.writer import PUT_CONTENT
 
 __all__ = ["PostgresBlobs"]

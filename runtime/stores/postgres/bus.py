@@ -25,9 +25,9 @@ from hubbub.hub.bus.bus import Hear, Topic
 from hubbub.hub.logs import log
 from hubbub.hub.ports import Clock, Worker
 from hubbub.hub.task_host import TaskHost
-from hubbub.runtime.stores.postgres.address import PostgresAddress
-from hubbub.runtime.stores.postgres.attentive import SILENCE
-from hubbub.runtime.stores.postgres.faults import postgres_failure
+from hubbub.runtime.stores.postgres.server.address import PostgresAddress
+from hubbub.runtime.stores.postgres.server.attentive import SILENCE
+from hubbub.runtime.stores.postgres.server.faults import postgres_failure
 
 __all__ = ["PostgresBus"]
 

@@ -1,20 +1,18 @@
 """``PostgresIntake``: ``RunIntake`` of a schema on which no runtime is at work."""
 
-import os
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import psycopg
 
 from hubbub.hub.errors import OperatorError
-from hubbub.runtime.stores.postgres.address import PostgresAddress
-from hubbub.runtime.stores.postgres.connection import PostgresConnection
-from hubbub.runtime.stores.postgres.faults import postgres_failure
+from hubbub.runtime.stores.postgres.lease import take_alone
 from hubbub.runtime.stores.postgres.schema import check_server, drop_schema, make_schema
+from hubbub.runtime.stores.postgres.server.address import PostgresAddress
+from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
+from hubbub.runtime.stores.postgres.server.faults import postgres_failure
 from hubbub.runtime.stores.postgres.store_reader import PostgresStoreReader
 from hubbub.runtime.stores.postgres.writer import PUT_CONTENT
-from hubbub.runtime.stores.postgres.writer_lock import WriterLock
 from hubbub.runtime.stores.sql.intake import SqlIntake
 
 __all__ = ["PostgresIntake", "derive_rows", "open_postgres_intake"]
@@ -62,21 +60,18 @@ def open_postgres_intake(address: PostgresAddress, new_name: str) -> Iterator[Po
     inside raises.  Raises ``OperatorError`` where nothing can be written.
     """
     db = PostgresConnection(address, f"hubbub:{address.schema}:import", silence=None)
-    lock = WriterLock(db)
     try:
         db.connect()
         check_server(db)
         is_new = make_schema(db, new_name)
-        lock.take(f"{socket.gethostname()}:{os.getpid()}")
+        take_alone(db)
         try:
             yield PostgresIntake(db)
         except BaseException:
             if is_new:
                 db.roll_back()
                 drop_schema(db)
-                lock.worker = 0
             raise
-        lock.leave()
     except psycopg.Error as error:
         raise OperatorError(postgres_failure(address.place, error)) from None
     finally:
@@ -85,7 +80,8 @@ def open_postgres_intake(address: PostgresAddress, new_name: str) -> Iterator[Po
 
 _PUT_HEAD = """
 UPDATE head SET position = greatest(position, ?), live = now.live, parked = now.parked,
-  waiting = now.waiting, recent = greatest(head.recent, now.recent)
+  waiting = now.waiting, version = head.version + 1,
+  recent = greatest(head.recent, now.recent)
 FROM (
   SELECT count(*) FILTER (WHERE status <> 'ended') AS live,
     count(*) FILTER (WHERE status IN ('parked', 'waiting')) AS parked,
@@ -95,6 +91,8 @@ FROM (
 ) AS now WHERE log = 0
 """
 _PUT_TREES = """
-INSERT INTO tree (root, want)
-  SELECT number, agent FROM run WHERE run_id = root_run_id ON CONFLICT DO NOTHING
+INSERT INTO tree (root, want, live)
+  SELECT top.number, top.agent, count(*) FROM run JOIN run AS top ON top.run_id = run.root_run_id
+  WHERE run.status <> 'ended' GROUP BY 1, 2
+ON CONFLICT (root) DO UPDATE SET live = excluded.live
 """

@@ -25,9 +25,9 @@ from msgspec import Struct
 
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.logs import log
-from hubbub.runtime.stores.postgres.address import PostgresAddress
-from hubbub.runtime.stores.postgres.connection import LOCK_WAIT, PostgresConnection
-from hubbub.runtime.stores.postgres.faults import is_passing
+from hubbub.runtime.stores.postgres.server.address import PostgresAddress
+from hubbub.runtime.stores.postgres.server.connection import LOCK_WAIT, PostgresConnection
+from hubbub.runtime.stores.postgres.server.faults import is_passing
 from hubbub.runtime.stores.sql.whole_copy import unfinished_copy
 
 __all__ = [
@@ -176,8 +176,9 @@ def _take(db: PostgresConnection, step: Upgrade) -> None:
         for name, on in step.indexes.items():
             _build(db, name, on)
         execute("BEGIN")
-        # Each group of commits begins with its worker's row: none is in the middle of it now, and
-        # none waits for a table while it has one that is changed here.
+        # Each group of commits begins with the head and its worker's row: none is in the middle of
+        # it now, and none waits for a table while it has one that is changed here.
+        execute("LOCK TABLE head IN EXCLUSIVE MODE")
         execute("LOCK TABLE worker IN EXCLUSIVE MODE")
         execute("SELECT value FROM meta WHERE key = 'format' FOR UPDATE")
         _check_left_behind(db, step.to, step.beside)

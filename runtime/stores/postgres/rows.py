@@ -1,4 +1,9 @@
-"""``PostgresRows``: the rows that a batch needs, asked for in one message before it is decided."""
+"""``PostgresRows``: the rows that a batch needs, asked for in one message before it is decided.
+
+What was read once is kept in memory.  Where other processes have written meanwhile, each row that
+is needed is compared with the one in the database, by the transaction that wrote that: the same
+one stands, else it is taken from there again; of what waits, only what is new.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -7,10 +12,19 @@ from typing import Any, Final, TypeAlias
 from hubbub.hub.events import InLane
 from hubbub.hub.events.codec import decode_event
 from hubbub.hub.store.journal import Commit, Delivery
-from hubbub.runtime.stores.postgres.connection import PostgresConnection
+from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
 from hubbub.runtime.stores.sql.connection import SqlCursor
 from hubbub.runtime.stores.sql.reader import READ_ERRORS
-from hubbub.runtime.stores.sql.rows import COLUMNS, REQUESTS, WAITING, Row, StoredRows, row_of
+from hubbub.runtime.stores.sql.rows import (
+    COLUMNS,
+    KEPT_ROWS,
+    REQUESTS,
+    WAITING,
+    Row,
+    StoredRows,
+    row_of,
+    row_with,
+)
 from hubbub.runtime.stores.sql.writer import Operation
 
 __all__ = ["AskedRows", "PostgresRows"]
@@ -24,21 +38,29 @@ class AskedRows:
 
     __slots__ = (
         "accepted",
+        "changed",
         "items",
         "names",
+        "new_items",
         "numbers",
         "requests",
         "rows",
         "run_ids",
         "unnumbered",
-    )
+        "wanted",
+    )  # fmt: skip
 
     def __init__(self) -> None:
+        self.wanted: Sequence[str] = ()
+        """All runs whose rows the batch needs."""
         self.run_ids: list[str] = []
+        """Those of them that are not in memory."""
         self.unnumbered: list[str] = []
         self.names: list[str] = []
         self.rows: SqlCursor | None = None
         self.items: SqlCursor | None = None
+        self.changed: SqlCursor | None = None
+        self.new_items: SqlCursor | None = None
         self.accepted: SqlCursor | None = None
         self.numbers: SqlCursor | None = None
         self.requests: SqlCursor | None = None
@@ -48,10 +70,14 @@ _Key: TypeAlias = tuple[str, str, str]
 
 
 class PostgresRows(StoredRows):
-    """``Rows`` of a store whose one writer this is: what was read once is kept in memory."""
+    """``Rows`` of a store that other processes may write, too, between two batches."""
 
     def __init__(self, db: PostgresConnection, keep: Callable[[], None]) -> None:
         super().__init__(db, keep)
+        self._versions: dict[str, int] = {}
+        """The transactions that have written the rows in memory, as far as that is known."""
+        self._fresh: set[str] | None = None
+        """Runs whose rows in memory are as others have left them; ``None``: all are, so far."""
         self._absent: set[str] = set()
         """Runs that there are none of, as far as the batch goes."""
         self._unnumbered: set[str] = set()
@@ -64,15 +90,19 @@ class PostgresRows(StoredRows):
 
     # ── before a batch ───────────────────────────────────────────────────────────────────────
 
-    def ask(self, batch: Sequence[Operation]) -> AskedRows:
-        """Ask for what a batch will need; call within a pipeline."""
+    def ask(self, batch: Sequence[Operation], *, compares: bool) -> AskedRows:
+        """Ask for what a batch will need; call within a pipeline.
+
+        ``compares``: also for what has changed of what is in memory.
+        """
         asked, execute = AskedRows(), self._db.execute
         commits = [each for each in batch if isinstance(each, Commit)]
-        wanted = dict.fromkeys(run_id for commit in commits for run_id in _runs_of(commit))
-        asked.run_ids = [run_id for run_id in wanted if run_id not in self._rows]
+        asked.wanted = [*dict.fromkeys(run_id for x in commits for run_id in _runs_of(x))]
+        asked.run_ids = [run_id for run_id in asked.wanted if run_id not in self._rows]
         if asked.run_ids:
             asked.rows = execute(_SELECT_ROWS, (asked.run_ids,))
             asked.items = execute(_SELECT_ITEMS, (asked.run_ids,))
+        self.compare(asked, asked.wanted if compares else self._doubtful(asked.wanted))
         keys = list(dict.fromkeys(key for commit in commits for key in _keys_of(commit)))
         if keys:
             asked.accepted = execute(_SELECT_ACCEPTED, tuple(map(list, zip(*keys, strict=True))))
@@ -89,16 +119,38 @@ class PostgresRows(StoredRows):
             asked.requests = execute(_SELECT_NOTES, ([f"{REQUESTS}{x}" for x in asked.names],))
         return asked
 
-    def take_in(self, asked: AskedRows) -> None:
-        """Keep what was answered.  What of it is damaged is asked for again when it is needed."""
+    def _doubtful(self, run_ids: Sequence[str]) -> Sequence[str]:
+        fresh = self._fresh
+        return () if fresh is None else [x for x in run_ids if x not in fresh]
+
+    def compare(self, asked: AskedRows, run_ids: Sequence[str]) -> None:
+        """Ask for what has changed of the rows in memory; within a pipeline."""
+        known = [row for run_id in run_ids if (row := self._rows.get(run_id)) is not None]
+        if known:
+            numbers = [row.number for row in known]
+            versions = [self._versions.get(row.run_id, 0) for row in known]
+            asked.changed = self._db.execute(_SELECT_CHANGED, (numbers, versions))
+            read = [row.in_seq for row in known]
+            asked.new_items = self._db.execute(_SELECT_NEW_ITEMS, (numbers, read))
+
+    def take_in(self, asked: AskedRows, *, is_alone: bool) -> None:
+        """Keep what was answered.  What of it is damaged is asked for again when it is needed.
+
+        ``is_alone``: nobody else has written since the last batch.
+        """
+        if not is_alone:
+            self._fresh = set(asked.wanted)
+        elif self._fresh is not None:
+            self._fresh.update(asked.wanted)
         for run_id, number in asked.numbers or ():
             self._numbers[run_id] = number
         self._unnumbered = {x for x in asked.unnumbered if x not in self._numbers}
+        self._renew(asked)
         items: dict[int, list[str]] = defaultdict(list)
         for run, body in asked.items or ():
             items[run].append(body)
         self._absent = set(asked.run_ids)
-        for run_id, root, *found in asked.rows or ():
+        for run_id, root, version, *found in asked.rows or ():
             self._absent.discard(run_id)
             self._numbers[run_id] = found[0]
             if root is not None:
@@ -109,6 +161,7 @@ class PostgresRows(StoredRows):
                 except READ_ERRORS:  # ``find`` raises it for the one commit.
                     continue
                 self._rows[run_id] = row
+                self._versions[run_id] = version
         for run_id, source, key, body in asked.accepted or ():
             try:
                 item = decode_event(body)
@@ -120,14 +173,68 @@ class PostgresRows(StoredRows):
         for key, value in asked.requests or ():
             self._requested[key.removeprefix(REQUESTS)] = value
 
+    def _renew(self, asked: AskedRows) -> None:
+        """Take anew the rows in memory that others have written."""
+        bodies: dict[int, list[str]] = defaultdict(list)
+        for run, body in asked.new_items or ():
+            bodies[run].append(body)
+        found = {row[2]: (row[0], row[1:]) for row in asked.changed or ()}
+        if not found:
+            return
+        # Of what waited before, some may have been taken; which, that is rarely to be asked.
+        taken_from = [
+            (run_id, columns[0])
+            for run_id, (_, columns) in found.items()
+            if (row := self._rows.get(run_id)) is not None
+            and columns[WAITING] not in (len(bodies[row.number]), self._count(row, bodies))
+        ]
+        still: dict[int, set[int]] = {number: set() for _, number in taken_from}
+        if taken_from:
+            for run, seq in self._db.execute(_SELECT_WAITING_SEQS, (list(still),)):
+                still[run].add(seq)
+        for run_id, (version, columns) in found.items():
+            row = self._rows.pop(run_id, None)
+            if row is None:
+                continue
+            old = list(row.waiting.values())
+            if row.number in still:
+                old = [item for item in old if item.seq in still[row.number]]
+            elif columns[WAITING] == len(bodies[row.number]):
+                old = []
+            try:
+                items = [*old, *map(decode_event, bodies[row.number])]
+                self._numbers[row.root_run_id] = row.root
+                self._rows[run_id] = row_with(run_id, columns, items, self.number)  # type: ignore[arg-type]
+            except READ_ERRORS:  # ``find`` reads it all, and raises it for the one commit.
+                continue
+            self._versions[run_id] = version
+
+    @staticmethod
+    def _count(row: Row, bodies: dict[int, list[str]]) -> int:
+        return len(row.waiting) + len(bodies[row.number])
+
     # ── what a ledger asks ───────────────────────────────────────────────────────────────────
 
     def find(self, run_id: str, /) -> Row | None:
-        return None if run_id in self._absent else super().find(run_id)
+        if run_id in self._absent:
+            return None
+        if self._fresh is not None and run_id not in self._fresh:
+            # Found by a search, and not by its id: nobody has compared it.
+            self._fresh.add(run_id)
+            self._rows.pop(run_id, None)
+            self._versions.pop(run_id, None)
+        return super().find(run_id)
 
     def create(self, new: Any, at: int) -> Row:
         self._absent.discard(new.run_id)
+        if self._fresh is not None:
+            self._fresh.add(new.run_id)
         return super().create(new, at)
+
+    def root_of(self, run_id: str) -> int | None:
+        """The number of a run's root, where its row is in memory."""
+        row = self._rows.get(run_id)
+        return None if row is None else row.root
 
     def known(self, row: Row, source: str, key: str) -> InLane | None:
         asked = (row.run_id, source, key)
@@ -156,13 +263,30 @@ class PostgresRows(StoredRows):
 
     # ── what the writer asks ─────────────────────────────────────────────────────────────────
 
-    def settle(self) -> None:
-        """The batch is committed: what was asked for it alone is released."""
+    def wrote(self, rows: Iterable[Row], transaction: int) -> None:
+        """The database has these as they are in memory."""
+        self._versions.update((row.run_id, transaction) for row in rows)
+
+    def settle(self, is_owned: Callable[[str], bool]) -> None:
+        """The batch is committed: what was asked for it alone is released.
+
+        ``is_owned`` says of a root whether its tree is this process's: it will need the rows of
+        that again.
+        """
         self._absent.clear()
         self._accepted.clear()
         self._requested.clear()
         self._unnumbered.clear()
-        self.trim()
+        if len(self._rows) > KEPT_ROWS:
+            kept = {x: row for x, row in self._rows.items() if is_owned(row.root_run_id)}
+            self._rows = kept if len(kept) <= KEPT_ROWS else {
+                run_id: row for run_id, row in kept.items() if not row.is_idle
+            }  # fmt: skip
+            self._versions = {x: v for x, v in self._versions.items() if x in self._rows}
+            if self._fresh is not None:
+                self._fresh.intersection_update(self._rows)
+        if len(self._numbers) > 4 * KEPT_ROWS:
+            self._numbers.clear()
 
 
 def _runs_of(commit: Commit) -> Iterable[str]:
@@ -202,8 +326,11 @@ def _addresses_of(commit: Commit) -> Iterable[str]:
             yield from filter(None, (event.run_id, event.root_run_id))
 
 
+_VERSION: Final = "run.xmin::text::bigint"
+"""The transaction that has written the row of a run."""
+
 _SELECT_ROWS: Final = (
-    "SELECT address.run_id, root.number, "
+    f"SELECT address.run_id, root.number, {_VERSION}, "
     f"{', '.join(f'run.{column}' for column in COLUMNS)} FROM address "
     "JOIN run ON run.number = address.number "
     "LEFT JOIN address AS root ON root.run_id = run.root_run_id WHERE address.run_id = ANY(?)"
@@ -212,6 +339,17 @@ _SELECT_ITEMS: Final = (
     "SELECT waiting.run, event.body FROM address JOIN waiting ON waiting.run = address.number "
     "JOIN event USING (position) WHERE address.run_id = ANY(?) ORDER BY waiting.run, waiting.seq"
 )
+_SELECT_CHANGED: Final = (
+    f"SELECT {_VERSION}, {', '.join(f'run.{column}' for column in COLUMNS)} "
+    "FROM unnest(?::bigint[], ?::bigint[]) AS known (number, version) "
+    f"JOIN run ON run.number = known.number WHERE {_VERSION} <> known.version"
+)
+_SELECT_NEW_ITEMS: Final = (
+    "SELECT waiting.run, event.body FROM unnest(?::bigint[], ?::bigint[]) AS known (run, seq) "
+    "JOIN waiting ON waiting.run = known.run AND waiting.seq > known.seq "
+    "JOIN event USING (position) ORDER BY waiting.run, waiting.seq"
+)
+_SELECT_WAITING_SEQS: Final = "SELECT run, seq FROM waiting WHERE run = ANY(?)"
 _SELECT_ACCEPTED: Final = (
     "SELECT address.run_id, accepted.source, accepted.key, event.body "
     "FROM unnest(?::text[], ?::text[], ?::text[]) AS wanted (run_id, source, key) "

@@ -1,8 +1,10 @@
 """The tables of a store, in a schema of its own, and what a server must be for it.
 
-    head       where the one order of the store has come to: positions, the hub's lane, depths
-    worker     who writes: one row a process, which every group of commits checks and renews
-    tree       which worker owns a tree of runs, and since which change of owner (``epoch``)
+    head       where the one order of the store has come to: positions, the hub's lane, depths;
+               ``version`` counts the groups of commits, which lock it and come one by one
+    worker     who is at work: one row a process, its lease, checked and renewed by each group
+    tree       which worker owns a tree of runs, since which change of owner (``epoch``), and how
+               many of its runs live: with the last one the row goes
     run, address, event, waiting, accepted, note, meta    as in SQLite
     secret     values of variables, encrypted;  blob  contents of files, by digest
 
@@ -18,7 +20,6 @@ from typing import Final
 import psycopg
 
 from hubbub.hub.errors import OperatorError
-from hubbub.runtime.stores.postgres.connection import PostgresConnection
 from hubbub.runtime.stores.postgres.migrations import (
     format_of,
     formats,
@@ -26,6 +27,7 @@ from hubbub.runtime.stores.postgres.migrations import (
     newest,
     upgrade,
 )
+from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
 from hubbub.runtime.stores.sql.store_reader import IS_SPOKEN_TO
 
 __all__ = [
@@ -41,7 +43,8 @@ NUMBERS: Final = 64
 """Numbers for run ids that a process takes at a time."""
 
 LOCK: Final = "hashtextextended('hubbub:' || current_schema(), {})"
-"""The number of an advisory lock: 0 is held by who makes the tables, 1 by the runtime at work."""
+"""The number of an advisory lock: 0 is held by who makes the tables; 1 by every process at work,
+shared, and by an import alone."""
 
 _HOT: Final = (
     "WITH (fillfactor = {}, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)"
@@ -57,19 +60,21 @@ CREATE TABLE address (
 CREATE TABLE head (
   log smallint PRIMARY KEY, position bigint NOT NULL,
   hub_seq bigint NOT NULL, hub_crc bigint NOT NULL, recent bigint NOT NULL,
-  live bigint NOT NULL, parked bigint NOT NULL, waiting bigint NOT NULL
+  live bigint NOT NULL, parked bigint NOT NULL, waiting bigint NOT NULL,
+  version bigint NOT NULL
 ) {_HOT.format(10)};
-INSERT INTO head (log, position, hub_seq, hub_crc, recent, live, parked, waiting)
-  VALUES (0, 0, 0, 0, 0, 0, 0, 0);
+INSERT INTO head (log, position, hub_seq, hub_crc, recent, live, parked, waiting, version)
+  VALUES (0, 0, 0, 0, 0, 0, 0, 0, 0);
 CREATE TABLE worker (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  name text NOT NULL, kind text NOT NULL, live boolean NOT NULL, expires timestamptz,
-  group_no bigint NOT NULL DEFAULT 0, capacity integer, drains boolean NOT NULL DEFAULT false,
-  format integer NOT NULL DEFAULT 1
+  name text NOT NULL, kind text NOT NULL, live boolean NOT NULL, expires timestamptz NOT NULL,
+  group_no bigint NOT NULL DEFAULT 0, agents text[] COLLATE "C", capacity bigint,
+  drains boolean NOT NULL DEFAULT false, format integer NOT NULL DEFAULT 1,
+  since timestamptz NOT NULL DEFAULT clock_timestamp(), pid integer, connected timestamptz
 ) {_HOT.format(10)};
 CREATE TABLE tree (
   root bigint PRIMARY KEY, owner bigint, epoch bigint NOT NULL DEFAULT 0,
-  want text COLLATE "C" NOT NULL
+  want text COLLATE "C" NOT NULL, live bigint NOT NULL
 );
 CREATE INDEX tree_owner ON tree (owner);
 CREATE TABLE run (
@@ -111,7 +116,11 @@ CREATE TABLE note (
   key text COLLATE "C" PRIMARY KEY, value text COLLATE "C" NOT NULL,
   version bigint NOT NULL DEFAULT 0
 );
-CREATE TABLE secret (key text COLLATE "C" PRIMARY KEY, value bytea NOT NULL);
+CREATE TABLE secret (
+  key text COLLATE "C" PRIMARY KEY, value bytea NOT NULL,
+  version bigint NOT NULL, writer bigint NOT NULL
+);
+CREATE INDEX secret_version ON secret (version);
 CREATE TABLE blob (digest text COLLATE "C" PRIMARY KEY, content bytea NOT NULL);
 ALTER TABLE blob ALTER COLUMN content SET STORAGE EXTERNAL;
 """

@@ -2,7 +2,7 @@
 
 * Durable means: committed by the server (``synchronous_commit``), which runs with ``fsync``.
   Many runs share a transaction (``runtime/stores/sql/queued.py``).
-* One runtime at a time is at work on a store; others are refused, readers are not.
+* Several processes may be at work on it; each tree of runs is owned by one of them at a time.
 * A connection that is lost is not a failure but a wait: what is submitted meanwhile waits, for
   ``patience`` seconds, and what was being committed is asked for afterwards, so that nothing is
   written twice and nothing acknowledged is missing.
@@ -10,34 +10,37 @@
 
 import os
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import anyio
 import psycopg
 
-from hubbub.hub.errors import OperatorError, StoreFailed
+from hubbub.hub.errors import BadValue, OperatorError, StoreFailed
 from hubbub.hub.logs import log
 from hubbub.hub.masking import words_of
 from hubbub.hub.ports import Ports, Worker
 from hubbub.hub.store.journal import Commit
-from hubbub.hub.store.reader import StoreReader, StoreUnreadable
+from hubbub.hub.store.sharing import Sharing
+from hubbub.hub.texts import check_label
 from hubbub.hub.values import check_grace
-from hubbub.runtime.stores.postgres.address import PostgresAddress
 from hubbub.runtime.stores.postgres.blobs import PostgresBlobs
 from hubbub.runtime.stores.postgres.bus import PostgresBus
-from hubbub.runtime.stores.postgres.connection import PostgresConnection
-from hubbub.runtime.stores.postgres.faults import is_passing, postgres_failure
+from hubbub.runtime.stores.postgres.hearing import Hearing
+from hubbub.runtime.stores.postgres.lease import TTL, WorkerLease
+from hubbub.runtime.stores.postgres.reads import PostgresReads
 from hubbub.runtime.stores.postgres.schema import check_server, make_schema
 from hubbub.runtime.stores.postgres.sealing import Seal
-from hubbub.runtime.stores.postgres.store_reader import PostgresStoreReader, open_postgres_reader
-from hubbub.runtime.stores.postgres.writer import PostgresWriter
-from hubbub.runtime.stores.postgres.writer_lock import WriterLock
-from hubbub.runtime.stores.sql.queued import QueuedStore
-from hubbub.runtime.stores.sql.reader import READ_ERRORS
-from hubbub.runtime.stores.sql.rows import PUT_NOTE
-from hubbub.runtime.stores.sql.writer import Applied, Attempt, Operation
+from hubbub.runtime.stores.postgres.server.address import PostgresAddress
+from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
+from hubbub.runtime.stores.postgres.server.faults import is_passing, postgres_failure
+from hubbub.runtime.stores.postgres.share import PostgresShare
+from hubbub.runtime.stores.postgres.store_reader import PostgresStoreReader
+from hubbub.runtime.stores.postgres.tail import Page, Tail
+from hubbub.runtime.stores.postgres.writer import Group, LeaseOver, PostgresWriter
+from hubbub.runtime.stores.sql.rows import PUT_NOTE, Depths
+from hubbub.runtime.stores.sql.writer import Attempt, Operation
 
 __all__ = ["PostgresStore"]
 
@@ -45,11 +48,10 @@ T = TypeVar("T")
 
 PATIENCE: Final = 60.0
 
-FIRST_WAIT: Final = 0.02
-LONGEST_WAIT: Final = 1.0
+SHORTEST_TTL: Final = 1.0
 
 
-class PostgresStore(QueuedStore):
+class PostgresStore(PostgresReads):
     """A ``Journal`` in PostgreSQL, which also keeps values of variables and contents of files.
 
     ``address`` is ``"postgresql://USER:PASSWORD@HOST:PORT/DATABASE"``, with ``?schema=NAME`` for
@@ -57,10 +59,15 @@ class PostgresStore(QueuedStore):
     schema is made if it is missing.  Values of secrets are encrypted with the key in
     ``HUBBUB_SECRETS_KEY`` of ``environ`` (default: the process environment).
 
+    Several processes may be at work on it; each tree of runs is one worker's (``sharing``).  With
+    ``is_worker=False`` this one owns none: it only carries channels.  ``name`` is what it is called
+    where processes are listed (default: host and process id).  Its lease lasts ``ttl`` seconds when
+    it is not renewed: then its trees are others'.
+
     ``patience``: seconds for which a lost server is waited for before the store fails.  Raises
     ``BadValue`` for an invalid address; ``open`` raises ``OperatorError`` where the server, the
     database, the role or the tables are not what a store needs, before anything is written, and
-    ``StoreInUse`` where another runtime is at work.
+    ``StoreInUse`` during an import, or where another process at work has the name.
     """
 
     def __init__(
@@ -70,15 +77,29 @@ class PostgresStore(QueuedStore):
         ports: Ports | None = None,
         patience: float = PATIENCE,
         environ: Mapping[str, str] | None = None,
+        is_worker: bool = True,
+        name: str = "",
+        ttl: float = TTL,
     ) -> None:
-        super().__init__(ports)
-        check_grace("patience", patience)
-        self._address = PostgresAddress(address)
+        super().__init__(PostgresAddress(address), ports, patience)
+        check_grace("ttl", ttl)
+        if not ttl >= SHORTEST_TTL:
+            raise BadValue("ttl", f"expected at least {SHORTEST_TTL} seconds, not {ttl}")
         self._environ = os.environ if environ is None else environ
-        self._patience = patience
+        check_label("name", name)
+        self._worker_name = name
+        self._is_worker = is_worker
+        self.ttl = ttl
         self.blobs = PostgresBlobs(self._ask)
         self.bus = PostgresBus(self._address, self._ports.make_worker, self._ports.clock)
         self.name = "postgres"
+        self._groups: list[tuple[Sequence[Operation], Group]] = []
+        """What is written of the batch under way."""
+        self._share = PostgresShare(
+            self._ports.clock, is_worker=is_worker, ttl=ttl, hand_over=self._hand_over,
+            drain=self._drain, attached=self._attached, offered=self._offered,
+        )  # fmt: skip
+        self.sharing: Sharing = self._share
 
     def __repr__(self) -> str:
         return f"PostgresStore({self._address.place!r})"
@@ -86,22 +107,30 @@ class PostgresStore(QueuedStore):
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 
     async def open(self) -> None:
-        """Connect, make or check the tables, and begin to write."""
+        """Connect, make or check the tables, join those at work, and begin to write."""
         if self._is_open:
             return
         self._workers = []
         self._work, self._begun = anyio.Event(), anyio.Event()
-        place, schema = self._address.place, self._address.schema
+        place, schema, clock = self._address.place, self._address.schema, self._ports.clock
         self._seal = Seal(place, self._environ)
-        self._lock = WriterLock(PostgresConnection(self._address, f"hubbub:{schema}:writer"))
-        self._reader_db = PostgresConnection(self._address, f"hubbub:{schema}:reader")
+        writer_db, self._reader_db, tail_db = (
+            PostgresConnection(self._address, f"hubbub:{schema}:{what}")
+            for what in ("writer", "reader", "tail")
+        )
+        self._lease = WorkerLease(
+            writer_db, is_worker=self._is_worker, name=self._worker_name, ttl=self.ttl
+        )
+        self._lease.offer = self._share.offered
+        self._tail = Tail(tail_db, self._lease)
         try:
-            self._writing = self._make_worker()
-            self._reading = self._make_worker()
+            self._writing, self._reading, tailing = (self._make_worker() for _ in range(3))
+            self._hearing = Hearing(self, self._share, self._tail, self._lease, clock, tailing)
             number = self._ports.ids.number()
-            writing = partial(self._open_writer, f"postgres-{number:012x}")
-            await self._reach(self._writing, writing)
+            self._share.begin(clock.monotonic())
+            await self._reach(self._writing, partial(self._open_writer, f"postgres-{number:012x}"))
             await self._reach(self._reading, self._open_reader)
+            await self._hearing.look()
             await self._tasks.open()
             await self._begin()
         except psycopg.Error as error:
@@ -113,6 +142,23 @@ class PostgresStore(QueuedStore):
         self._is_open = True
         self.blobs.db = self._reader_db
 
+    async def _begin(self) -> None:
+        await super()._begin()
+        if not self._writing.is_inline:  # Else nothing may wait for others.
+            guarding = self._make_worker()
+            for task in (self._hearing.listen(), self._hearing.guard(guarding)):
+                self._tasks.start(task, name="hubbub store", lives_on=True)
+
+    async def _end(self) -> None:
+        if (hearing := getattr(self, "_hearing", None)) is not None:
+            hearing.end()
+        try:
+            await super()._end()
+        finally:
+            self._share.end()
+            if hearing is not None:
+                hearing.close()
+
     async def _reach(self, worker: Worker, begin: Callable[[], None]) -> None:
         """Begin with a connection.  A server that starts, or that was reached and is lost again, is
         waited for; one that is not there at all is not."""
@@ -121,54 +167,96 @@ class PostgresStore(QueuedStore):
             try:
                 await worker.run(begin)
             except psycopg.Error as error:
-                is_there = self._lock.db.pid or "the database system is" in str(error)
+                is_there = self._lease.db.pid or "the database system is" in str(error)
                 if is_there or not is_passing(error):
                     raise
                 raise OperatorError(postgres_failure(self._address.place, error)) from None
 
-        await self._persist(do)
+        await self.persist(do)
 
     def _open_writer(self, new_name: str) -> None:
-        db = self._lock.db
+        lease = self._lease
+        db = lease.db
         db.connect()
         check_server(db)
         make_schema(db, new_name)
         meta = dict(db.execute("SELECT key, value FROM meta").fetchall())
         if "proof" in meta:
             self._seal.check(meta["proof"])
-        self._lock.take(f"{socket.gethostname()}:{os.getpid()}")
+        lease.join(f"{socket.gethostname()}:{os.getpid()}")
         if "proof" not in meta:
-            db.execute("INSERT INTO meta (key, value) VALUES ('proof', ?)", (self._seal.proof(),))
+            insert = "INSERT INTO meta (key, value) VALUES ('proof', ?) ON CONFLICT DO NOTHING"
+            db.execute(insert, (self._seal.proof(),))
+            ((proof,),) = db.execute("SELECT value FROM meta WHERE key = 'proof'").fetchall()
+            self._seal.check(proof)
         self.name = meta["store"]
         db.executemany(PUT_NOTE, list(self._published.items()))
-        self._writer = PostgresWriter(self._lock, self._seal)
+        self._writer = PostgresWriter(lease, self._seal, self._share)
         self.tip, self._depths = self._writer.tip, self._writer.depths
-        log.info("store.opened", place=self._address.place, worker=self._lock.worker)
+        log.info("store.opened", place=self._address.place, worker=lease.worker)
 
     def _open_reader(self) -> None:
         self._reader_db.connect()
         self._record = PostgresStoreReader(self._reader_db)
         self._reader = self._record.runs
-        found = self._reader_db.execute("SELECT key, value FROM secret").fetchall()
-        self.secrets.restore({key: self._seal.open(key, bytes(value)) for key, value in found})
+        found = self._reader_db.execute("SELECT key, value, version FROM secret").fetchall()
+        self.secrets.restore({key: self._seal.open(key, bytes(text)) for key, text, _ in found})
+        self._hearing.begin(max((version for *_, version in found), default=0))
 
     def _close_writer(self) -> None:
         try:
-            self._lock.leave()
+            if not self._is_forgetful:  # Killed: the lease ends by itself.
+                self._lease.leave()
         except psycopg.Error:
             log.warning("store.left_without_word", place=self._address.place)
         finally:
-            self._lock.db.close()
+            self._lease.db.close()
 
     def _close_reader(self) -> None:
         self._reader_db.close()
 
+    def _closings(self) -> Sequence[Callable[[], None]]:
+        return (*super()._closings(), self._tail.close)
+
     # ── writing ──────────────────────────────────────────────────────────────────────────────
+
+    def submit(self, commit: Commit) -> None:
+        """Have a commit written; see ``QueuedStore``."""
+        if not (self.failure or self._is_forgetful):
+            self._share.submitted(commit)
+        super().submit(commit)
+
+    def forget_submitted(self) -> None:
+        """Drop what is submitted and not being written yet; the lease ends by itself."""
+        super().forget_submitted()
+        self._share.forget_submitted()
+
+    async def flush(self) -> None:
+        """Return when everything submitted so far is written, and what was in the store at the call
+        is told.  What comes later is not waited for."""
+        if not (self._is_open and self._is_attended):
+            await super().flush()
+            return
+        try:
+            position = await self._ask(self._position)
+        except StoreFailed:  # Said to whoever has submitted something.
+            position = 0
+        await super().flush()
+        await self._hearing.hear_until(position, self._wait_told)
+
+    async def _tidy(self) -> None:
+        try:
+            if self._hearing.is_over and not self.failure:
+                await self._rejoin()
+            if self._writing.is_inline and self._share.sharer is not None:
+                await self._hearing.look_if_due()
+        except Exception as error:
+            await self._fail(error)
 
     async def _put(self, batch: Sequence[Operation]) -> None:
         attempt = Attempt(batch)
         try:
-            self._depths = (await self._write_surely(batch)).depths
+            await self._write_surely(batch)
             return
         except Exception as error:
             if not self._writer.is_of_contents(error):
@@ -179,7 +267,7 @@ class PostgresStore(QueuedStore):
         await self._writing.run(self._writer.forget)
         for operation in batch:
             try:
-                self._depths = (await self._write_surely((operation,))).depths
+                await self._write_surely((operation,))
             except Exception as error:
                 if not self._writer.is_of_contents(error):
                     raise
@@ -187,42 +275,83 @@ class PostgresStore(QueuedStore):
                 if isinstance(operation, Commit):
                     operation.forget_outcome()
                     operation.error = f"it cannot be written: {words_of(error)}"
+                    self._groups.append(((operation,), Group(0, self._depths, {})))
 
-    async def _write_surely(self, batch: Sequence[Operation]) -> Applied:
-        """Write a batch, however often the server goes away meanwhile, within ``patience``."""
+    async def _write_surely(self, batch: Sequence[Operation]) -> None:
+        """Write a batch, however often the server goes away meanwhile, within ``patience``; and
+        under the next lease, where this one is over."""
         attempt, is_again = Attempt(batch), False
+        asked_at = renewed_at = 0.0
 
-        def write() -> Applied:
-            nonlocal is_again
+        def write() -> Group:
+            nonlocal is_again, renewed_at
             if is_again:
-                if (applied := self._writer.resume()) is not None:
-                    return applied
+                if (group := self._writer.resume()) is not None:
+                    return group
                 attempt.undo()
-            is_again = True
+            is_again, renewed_at = True, asked_at
             return self._writer.write(batch)
 
-        return await self._persist(partial(self._writing.run, write))
+        async def try_it() -> Group:
+            nonlocal asked_at
+            asked_at = self._ports.clock.monotonic()
+            return await self._writing.run(write)
 
-    async def _persist(self, do: Callable[[], Awaitable[T]]) -> T:
-        """Do something again and again while what is in its way passes, within ``patience``."""
-        clock = self._ports.clock
-        until: float | None = None
-        wait = FIRST_WAIT
         while True:
             try:
-                return await do()
-            except (psycopg.Error, StoreUnreadable) as error:
-                cause = error.__cause__ if isinstance(error, StoreUnreadable) else error
-                if cause is None or not is_passing(cause):
-                    raise
-                if until is None:
-                    until = clock.monotonic() + self._patience
-                    words = postgres_failure(self._address.place, cause)
-                    log.warning("store.waits", problem=words, patience=self._patience)
-                if clock.monotonic() >= until:
-                    raise
-            await clock.sleep(wait)
-            wait = min(2 * wait, LONGEST_WAIT)
+                group = await self.persist(try_it)
+            except LeaseOver:
+                await self._rejoin()
+                continue
+            self._share.renewed(renewed_at)
+            self._depths = group.depths
+            self._groups.append((batch, group))
+            return
+
+    async def _rejoin(self) -> None:
+        """The lease is over: nothing is owned any more, and another one begins."""
+        self._hearing.lose("others have ended it")
+        asked_at = self._ports.clock.monotonic()
+        await self._on_writer(self._lease.begin_again)
+        self._hearing.joined(asked_at)
+
+    async def _on_writer(self, do: Callable[[], None]) -> None:
+        """Have something done by the writing connection, between two groups."""
+
+        def call() -> None:
+            db = self._lease.db
+            db.roll_back()
+            if db.is_lost:
+                self._lease.reconnect()
+            do()
+
+        await self.persist(partial(self._writing.run, call))
+
+    async def _announce(self, batch: Sequence[Operation]) -> None:
+        groups, self._groups = self._groups, []
+        rest = list(batch)
+        try:
+            async with self._hearing.telling:
+                for part, group in () if self.failure else groups:
+                    await self._hearing.hear(group.before)
+                    self._tell_group(part, group)
+                    del rest[: len(part)]
+        except psycopg.Error as error:  # The server is away for good.
+            await self._fail(error)
+        if rest:
+            self._tell_group(rest, Group(0, self._depths, {}))
+
+    def _tell_group(self, part: Sequence[Operation], group: Group) -> None:
+        for came_to in group.came_to.values():
+            self._share.writes(came_to)
+        tip = self.tip
+        self._tell_submitters(part)
+        for operation in part:
+            if isinstance(operation, Commit):
+                self._share.done(operation, group.came_to.get(operation))
+        if self.tip > tip and self._hearing.is_anybody_else:
+            is_free = any(x.is_free for x in group.came_to.values())
+            self._tail.hint(is_free=is_free)
 
     async def _fail(self, error: Exception) -> None:
         place = self._address.place
@@ -234,39 +363,43 @@ class PostgresStore(QueuedStore):
             self.failure = f"{place}: {type(error).__name__}: {error}; please report it"
         log.error("store.failed", problem=self.failure)
 
-    # ── reading ──────────────────────────────────────────────────────────────────────────────
+    # ── other processes ──────────────────────────────────────────────────────────────────────
 
-    async def inspect(self, look: Callable[[StoreReader], T]) -> T:
-        """What ``look`` finds in the whole record, in the reading thread.
+    def _attached(self) -> None:
+        self._hearing.look_now()
+        self.wake()
 
-        Where the connection is lost meanwhile, it is called again.
-        """
-        return await self._renewing(lambda: look(self._record))
+    def _offered(self) -> None:
+        if self._is_open:
+            self._lease.offer, self._lease.drains = self._share.offered, False
+            self._hearing.look_now()
 
-    def reader(self) -> StoreReader:
-        """A reader with a connection of its own."""
-        return open_postgres_reader(self._address)
+    async def _hand_over(self, roots: Sequence[str]) -> None:
+        await super().flush()
+        await self._on_writer(partial(self._lease.hand_over, roots))
 
-    async def _ask(self, read: Callable[[], T]) -> T:
-        """What the reading thread finds; raises ``StoreFailed`` for what it cannot read."""
-        place = self._address.place
-        try:
-            return await self._renewing(read)
-        except psycopg.Error as error:
-            words = postgres_failure(place, error).removeprefix(f"{place}: ")
-            raise StoreFailed(place, words) from error
-        except READ_ERRORS as error:
-            problem = f"its contents are damaged ({error}); restore it from a backup"
-            raise StoreFailed(place, problem) from error
+    async def _drain(self) -> None:
+        self._lease.drains = True
+        await super().flush()
+        await self._on_writer(self._lease.drain)
 
-    async def _renewing(self, read: Callable[[], T]) -> T:
-        """What the reading thread finds, by a new connection where the last one is lost."""
+    def heard(self, page: Page) -> None:
+        """Others have written these, which are told next."""
+        if page.secrets:
+            self.secrets.take_in((key, self._seal.open(key, text)) for key, text in page.secrets)
+        self.tip = page.position
+        self._share.heard(page.events)
+        self._tell_written()
 
-        def do() -> T:
-            self._reader_db.roll_back()
-            if self._reader_db.is_lost:
-                self._reader_db.connect()
-            return read()
+    def counted(self, depths: Depths) -> None:
+        """The store's depths are these."""
+        self._depths = depths
 
-        found: Any = await self._persist(partial(self._read, do))
-        return found  # type: ignore[no-any-return]
+    def wake(self) -> None:
+        """Have the writing task look whether there is something to do."""
+        self._work.set()
+
+    async def fail(self, error: Exception) -> None:
+        """Nothing is accepted from now on."""
+        if not self.failure:
+            await self._fail(error)

@@ -10,11 +10,11 @@ import psycopg
 
 from hubbub.hub.errors import OperatorError, StoreFailed
 from hubbub.hub.store.reader import Backup, ProcessRow, StoreUnreadable
-from hubbub.runtime.stores.postgres.address import PostgresAddress
-from hubbub.runtime.stores.postgres.connection import POSTGRES, PostgresConnection
-from hubbub.runtime.stores.postgres.faults import postgres_failure
+from hubbub.runtime.stores.postgres.lease import holder_of
 from hubbub.runtime.stores.postgres.migrations import check_format
-from hubbub.runtime.stores.postgres.writer_lock import holder_of
+from hubbub.runtime.stores.postgres.server.address import PostgresAddress
+from hubbub.runtime.stores.postgres.server.connection import POSTGRES, PostgresConnection
+from hubbub.runtime.stores.postgres.server.faults import postgres_failure
 from hubbub.runtime.stores.sql.store_reader import PAGE, SqlStoreReader
 from hubbub.runtime.stores.sql.tables import Table
 

@@ -14,10 +14,8 @@ from typing import Any, Final
 import psycopg
 
 from hubbub.hub.errors import OperatorError
-from hubbub.runtime.stores.postgres.address import PostgresAddress
-from hubbub.runtime.stores.postgres.connection import PostgresConnection
-from hubbub.runtime.stores.postgres.faults import is_of_contents, postgres_failure
 from hubbub.runtime.stores.postgres.intake import derive_rows
+from hubbub.runtime.stores.postgres.lease import holder_of
 from hubbub.runtime.stores.postgres.migrations import UNFINISHED, check_format, formats
 from hubbub.runtime.stores.postgres.schema import (
     LOCK,
@@ -28,9 +26,11 @@ from hubbub.runtime.stores.postgres.schema import (
     make_tables,
 )
 from hubbub.runtime.stores.postgres.sealing import Seal
+from hubbub.runtime.stores.postgres.server.address import PostgresAddress
+from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
+from hubbub.runtime.stores.postgres.server.faults import is_of_contents, postgres_failure
 from hubbub.runtime.stores.postgres.store_reader import PostgresStoreReader
 from hubbub.runtime.stores.postgres.writer import PUT_CONTENT
-from hubbub.runtime.stores.postgres.writer_lock import holder_of
 from hubbub.runtime.stores.sql.in_use import StoreInUse
 from hubbub.runtime.stores.sql.tables import Table
 from hubbub.runtime.stores.sql.whole_copy import (
@@ -113,7 +113,9 @@ class PostgresCopy(SqlCopy):
                 "INSERT INTO meta (key, value) VALUES ('proof', ?)", (self._seal.proof(),)
             )
         sealed = self._seal.close(key, value)
-        self._db.execute("INSERT INTO secret (key, value) VALUES (?, ?)", (key, sealed))
+        self._db.execute(
+            "INSERT INTO secret (key, value, version, writer) VALUES (?, ?, 0, 0)", (key, sealed)
+        )
 
     def _put_content(self, digest: str, content: bytes) -> None:
         self._db.execute(PUT_CONTENT, (digest, content))

@@ -1,23 +1,29 @@
 """``PostgresWriter``: a batch of commits is one transaction, in two messages to the server.
 
-    1  BEGIN, the worker's row (fence), everything that the batch needs
+    1  BEGIN, the head (locked: groups of all processes come one by one), the worker's row (fence),
+       whose the trees are, everything that the batch needs
        the ledger decides
-    2  events, rows, what waits, keys, notes, contents, secrets, the head, COMMIT
+    2  events, rows, what waits, keys, notes, contents, secrets, trees, the head, COMMIT
 
 Where the connection is lost once the second message is on its way, it is in doubt whether the
 batch was committed: the number of the group in the worker's row answers that.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
+
+from hubbub.hub.errors import BadValue
 from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.ledger import Ledger
-from hubbub.runtime.stores.postgres.faults import is_of_contents
+from hubbub.runtime.stores.postgres.lease import WorkerLease
 from hubbub.runtime.stores.postgres.rows import PostgresRows
 from hubbub.runtime.stores.postgres.sealing import Seal
-from hubbub.runtime.stores.postgres.writer_lock import LOST, WriterLock, WriterReplaced
-from hubbub.runtime.stores.sql.rows import Row, values_of
+from hubbub.runtime.stores.postgres.server.faults import is_of_contents
+from hubbub.runtime.stores.postgres.share import PostgresShare
+from hubbub.runtime.stores.postgres.trees import CameTo, GroupTrees
+from hubbub.runtime.stores.sql.rows import Depths, values_of
 from hubbub.runtime.stores.sql.tables import EVENTS, RUNS
 from hubbub.runtime.stores.sql.writer import (
     Applied,
@@ -27,45 +33,78 @@ from hubbub.runtime.stores.sql.writer import (
     SecretChange,
 )
 
-__all__ = ["PUT_CONTENT", "PostgresWriter"]
+__all__ = ["PUT_CONTENT", "Group", "LeaseOver", "PostgresWriter"]
+
+
+class LeaseOver(Exception):
+    """Others own the trees of this process now; nothing of the group is written."""
+
+
+class Group(Struct, frozen=True):
+    """What a batch has come to."""
+
+    before: int
+    """The position before its first event."""
+    depths: Depths
+    came_to: Mapping[Commit, CameTo]
+    """Of those commits that have opened or ended a tree."""
 
 
 class PostgresWriter(LedgerWriter):
-    """Writes batches.  After an error, ``begin_again`` comes before the next one."""
+    """Writes batches.  After an error, ``resume`` comes before the next one."""
 
     _rows: PostgresRows
 
-    def __init__(self, lock: WriterLock, seal: Seal) -> None:
-        self._lock = lock
-        self._db = lock.db
+    def __init__(
+        self,
+        lease: WorkerLease,
+        seal: Seal,
+        share: PostgresShare,
+    ) -> None:
+        self._lease = lease
+        self._db = lease.db
         self._seal = seal
-        self._in_doubt: Applied | None = None
-        """What the batch has come to whose commit nobody has acknowledged yet."""
+        self._share = share
+        self._in_doubt: tuple[int, int, Group] | None = None
+        """What the batch has come to whose commit nobody has acknowledged yet, with its worker and
+        its number."""
+        self._seen = -1
+        """The version of the store that this writer has made last."""
+        self._compares = False
+        """Whether others have written between the last two groups: then it is asked at once what
+        has changed."""
         super().__init__()
 
     def _begin(self) -> None:
+        """Take what is needed from the database, from now on."""
         self._rows = PostgresRows(self._db, self._flush)
-        select = "SELECT position, hub_seq, hub_crc, recent, live, parked, waiting FROM head"
-        found: Any = self._db.execute(f"{select} WHERE log = 0").fetchone()
-        self.tip, hub_seq, self._hub_chain, self._recent, *depths = found
+        self._trees = GroupTrees(self._db, self._rows)
+        self._ledger = Ledger(self._rows)
+        select = "SELECT position, live, parked, waiting FROM head WHERE log = 0"
+        self.tip, *depths = self._db.execute(select).fetchone()
         self.depths = (depths[0], depths[1], depths[2])
-        self._ledger = Ledger(self._rows, hub_seq=hub_seq, recent=self._recent)
+        self._seen, self._transaction = -1, 0
+        self._is_touched = False
+        """Whether what is in memory may be of an attempt that came to nothing."""
 
-    def resume(self) -> Applied | None:
+    def resume(self) -> Group | None:
         """Go on after an attempt that failed: what the batch has come to if it was committed all
         the same; else it is to be written again, as it was before it was tried.
 
-        Raises what ``WriterLock.take_again`` does.
+        Raises ``psycopg.Error`` where the server is still away.
         """
         if self._in_doubt is not None:  # Whatever was said: only a new connection knows.
             self._db.close()
-        if self._db.is_lost:
-            committed = self._lock.take_again()
-            if self._in_doubt is not None and committed == self._lock.group:
-                return self._settled()
-        self._in_doubt = None
         self._db.roll_back()
-        self._begin_again()
+        if self._db.is_lost:
+            self._lease.reconnect()
+        if self._in_doubt is not None:
+            worker, number, group = self._in_doubt
+            if self._lease.committed(worker) == number:
+                return self._settled(group)
+            self._in_doubt = None
+        if self._is_touched:
+            self._begin_again()
         return None
 
     def forget(self) -> None:
@@ -79,41 +118,81 @@ class PostgresWriter(LedgerWriter):
 
     # ── a batch ──────────────────────────────────────────────────────────────────────────────
 
-    def write(self, batch: Sequence[Operation]) -> Applied:
+    def write(self, batch: Sequence[Operation]) -> Group:
         """Write a batch, all or nothing, durably.
 
-        Raises ``WriterReplaced`` and ``psycopg.Error``.
+        Raises ``LeaseOver`` and ``psycopg.Error``.
         """
-        return self._write(batch)
-
-    def _write(self, batch: Sequence[Operation]) -> Applied:
         db = self._db
+        commits = [each for each in batch if isinstance(each, Commit)]
         with db.pipeline():
             db.execute("BEGIN")
-            renewed = db.execute(*self._lock.renewal())
-            asked = self._rows.ask(batch)
+            head = db.execute(_LOCK_HEAD)
+            renewed = db.execute(*self._lease.renewal())
+            asked = self._rows.ask(batch, compares=self._compares)
+            trees = self._trees.ask(commits)
         if renewed.fetchone() is None:
-            raise WriterReplaced(f"{db.address.place}: {LOST}")
-        self._rows.take_in(asked)
-        for operation in batch:
-            if isinstance(operation, Commit):
-                self._ledger.apply(operation)
+            db.roll_back()
+            raise LeaseOver
+        self._is_touched = True
+        is_alone = self._take_head(head.fetchone())
+        if not (is_alone or self._compares):
+            with db.pipeline():
+                self._rows.compare(asked, asked.wanted)
+        self._compares = not is_alone
+        self._rows.take_in(asked, is_alone=is_alone)
+        self._trees.take_in(trees)
+        before = self.tip
+        came_to = {commit: found for commit in commits if (found := self._decide(commit))}
         changes = self._changes()
+        group = Group(before, self.depths, came_to)
         with db.pipeline():
             self._send(changes)
+            self._trees.send()
             self._send_beside(batch)
             self._send_head(changes)
             # From here on the server may have it, and nobody may hear of that.
-            self._in_doubt = Applied(self.tip, self.depths, ())
+            self._in_doubt = (self._lease.worker, self._lease.group, group)
             db.execute("COMMIT")
-        return self._settled()
+        return self._settled(group)
 
-    def _settled(self) -> Applied:
-        self._in_doubt = None
-        self._lock.acknowledged = self._lock.group
-        self._rows.settle()
-        self._written.clear()  # Nothing here shows runs in folders.
+    def _write(self, batch: Sequence[Operation]) -> Applied:
+        self.write(batch)
         return Applied(self.tip, self.depths, ())
+
+    def _take_head(self, head: Sequence[int]) -> bool:
+        """Begin where the store has come to; whether nobody else has written in between."""
+        self.tip, hub_seq, self._hub_chain, self._recent, *depths, version, transaction = head
+        self.depths = (depths[0], depths[1], depths[2])
+        self._ledger = Ledger(self._rows, hub_seq=hub_seq, recent=self._recent)
+        is_alone, self._seen = self._seen in (version, -1), version + 1
+        self._transaction = transaction & 0xFFFF_FFFF
+        return is_alone
+
+    def _decide(self, commit: Commit) -> CameTo | None:
+        """Have the ledger decide, unless the commit writes a lane that is not this worker's."""
+        lease = self._lease
+        if commit.run_id:
+            try:
+                row = self._rows.find(commit.run_id)
+            except BadValue:  # A damaged row: the ledger says so.
+                row = None
+            if row is not None:
+                epoch = self._share.epoch_of(commit, row.root_run_id)
+                if self._trees.is_refused(row, lease.worker, epoch):
+                    commit.error = "conflict"
+                    return None
+        self._ledger.apply(commit)
+        own = () if lease.drains else self._share.opens(commit)
+        return self._trees.applied(commit, lease.worker, own)
+
+    def _settled(self, group: Group) -> Group:
+        if self._in_doubt is not None:
+            self._lease.acknowledged = self._in_doubt[1]
+        self._in_doubt, self._is_touched = None, False
+        self._rows.settle(self._share.owns)
+        self._written.clear()  # Nothing here shows runs in folders.
+        return group
 
     def _put(self, changes: Changes) -> None:
         """For what is searched in the database in the middle of a batch."""
@@ -127,24 +206,18 @@ class PostgresWriter(LedgerWriter):
             execute(_PUT_NUMBERS, (list(new.values()), list(new)))
             self._rows.new_numbers = {}
         if changes.events:
-            execute(_PUT_EVENTS, (*_columns(changes.events), self._lock.worker))
+            execute(_PUT_EVENTS, (*_columns(changes.events), self._lease.worker))
         if changes.waiting:
             execute(_PUT_WAITING, _columns(changes.waiting))
         if changes.accepted:
             execute(_PUT_ACCEPTED, _columns(changes.accepted))
         if changes.runs:
             execute(_PUT_RUNS, _columns([values_of(row) for row in changes.runs]))
-            self._send_trees(changes.runs)
+            self._rows.wrote(changes.runs, self._transaction)
         if changes.taken:
             execute(_TAKE, _columns(changes.taken))
         if changes.notes:
             execute(_PUT_NOTES, _columns(list(dict(changes.notes).items())))
-
-    def _send_trees(self, rows: Sequence[Row]) -> None:
-        """Note whose the trees are that begin."""
-        new = [(row.number, row.agent) for row in rows if row.number == row.root and not row.seq]
-        if new:
-            self._db.execute(_PUT_TREES, (*_columns(new), self._lock.worker))
 
     def _send_beside(self, batch: Sequence[Operation]) -> None:
         """Contents that accepted items name, and values of secrets."""
@@ -162,14 +235,21 @@ class PostgresWriter(LedgerWriter):
             self._db.execute("DELETE FROM secret WHERE starts_with(key, ?)", (change.key,))
             return
         sealed = self._seal.close(change.key, change.value)
-        self._db.execute(_PUT_SECRET, (change.key, sealed))
+        self._db.execute(_PUT_SECRET, (change.key, sealed, self._seen, self._lease.worker))
 
     def _send_head(self, changes: Changes) -> None:
         self._recent = max((self._recent, *(row.recent for row in changes.runs)))
         self._db.execute(
             "UPDATE head SET position = ?, hub_seq = ?, hub_crc = ?, recent = ?, live = ?, "
-            "parked = ?, waiting = ? WHERE log = 0",
-            (self.tip, self._ledger.hub_seq, self._hub_chain, self._recent, *self.depths),
+            "parked = ?, waiting = ?, version = ? WHERE log = 0",
+            (
+                self.tip,
+                self._ledger.hub_seq,
+                self._hub_chain,
+                self._recent,
+                *self.depths,
+                self._seen,
+            ),
         )
 
     def _is_of_contents(self, error: Exception) -> bool:
@@ -185,6 +265,11 @@ def _unnested(*types: str) -> str:
 
 
 _BIG, _TEXT = "bigint", "text"
+
+_HEAD: Final = "SELECT position, hub_seq, hub_crc, recent, live, parked, waiting, version"
+_LOCK_HEAD: Final = (
+    f"{_HEAD}, pg_current_xact_id()::text::bigint FROM head WHERE log = 0 FOR UPDATE"
+)
 
 _PUT_NUMBERS: Final = (
     f"INSERT INTO address (number, run_id) SELECT * FROM unnest({_unnested(_BIG, _TEXT)})"
@@ -212,10 +297,6 @@ _PUT_RUNS: Final = (
     "in_seq = excluded.in_seq, chain = excluded.chain, waiting = excluded.waiting, "
     "messages = excluded.messages, recent = excluded.recent"
 )  # fmt: skip
-_PUT_TREES: Final = (
-    "INSERT INTO tree (root, want, owner, epoch) SELECT new.root, new.want, ?3::bigint, 1 "
-    "FROM unnest(?1::bigint[], ?2::text[]) AS new (root, want) ON CONFLICT DO NOTHING"
-)
 _TAKE: Final = (
     f"DELETE FROM waiting USING unnest({_unnested(_BIG, _BIG)}) AS taken (run, seq) "
     "WHERE waiting.run = taken.run AND waiting.seq = taken.seq"
@@ -225,8 +306,8 @@ _PUT_NOTES: Final = (
     "ON CONFLICT (key) DO UPDATE SET value = excluded.value, version = note.version + 1"
 )
 _PUT_SECRET: Final = (
-    "INSERT INTO secret (key, value) VALUES (?, ?) ON CONFLICT (key) "
-    "DO UPDATE SET value = excluded.value"
+    "INSERT INTO secret (key, value, version, writer) VALUES (?, ?, ?, ?) ON CONFLICT (key) "
+    "DO UPDATE SET value = excluded.value, version = excluded.version, writer = excluded.writer"
 )
 PUT_CONTENT: Final = "INSERT INTO blob (digest, content) VALUES (?, ?) ON CONFLICT DO NOTHING"
 """Keeps a content by its digest."""

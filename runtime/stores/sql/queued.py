@@ -77,6 +77,10 @@ class QueuedStore(SqlReads):
     async def _fail(self, error: Exception) -> None:
         """Set ``failure``: nothing is accepted from now on."""
 
+    async def _announce(self, batch: Sequence[Operation]) -> None:
+        """Have everybody told what has become of a batch."""
+        self._tell_submitters(batch)
+
     async def _tidy(self) -> None:
         """What is to be done between two batches."""
 
@@ -96,6 +100,10 @@ class QueuedStore(SqlReads):
     @abstractmethod
     def _close_reader(self) -> None:
         """The same of what reads.  In the reading thread."""
+
+    def _closings(self) -> Sequence[Callable[[], None]]:
+        """What closes what each thread has opened, in their order."""
+        return (self._close_writer, self._close_reader)
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 
@@ -131,8 +139,7 @@ class QueuedStore(SqlReads):
             async with AsyncExitStack() as ends:  # The last comes first.
                 for worker in self._workers:
                     ends.callback(worker.close)
-                closing = (self._close_writer, self._close_reader)
-                for worker, close in zip(self._workers, closing, strict=False):
+                for worker, close in zip(self._workers, self._closings(), strict=False):
                     ends.push_async_callback(worker.run, close)
                 self._ends_first(ends)
 
@@ -196,7 +203,8 @@ class QueuedStore(SqlReads):
             for _ in range(GATHER):
                 await anyio.lowlevel.checkpoint()
             await self._prepare()
-            await self._write_batch()
+            if self._queue:
+                await self._write_batch()
 
     async def _write_batch(self) -> None:
         count = min(len(self._queue), MAX_BATCH)
@@ -204,7 +212,7 @@ class QueuedStore(SqlReads):
         self._under_way += count
         try:
             await self._apply(batch)
-            self._tell_submitters(batch)
+            await self._announce(batch)
         finally:  # Cut off or done: who flushes waits for no other batch.
             self._under_way -= count
             self._over += count

@@ -18,8 +18,8 @@ from hubbub.runtime.stores.sql.connection import SqlConnection
 from hubbub.runtime.stores.sql.tables import RUNS
 
 __all__ = [
-    "COLUMNS", "PUT_NOTE", "REQUESTS", "WAITING", "Depths", "Row", "StoredRows", "check_row",
-    "depths_of", "row_of", "values_of",
+    "COLUMNS", "KEPT_ROWS", "PUT_NOTE", "REQUESTS", "WAITING", "Depths", "Row", "StoredRows",
+    "check_row", "depths_of", "row_of", "row_with", "values_of",
 ]  # fmt: skip
 
 Depths: TypeAlias = tuple[int, int, int]
@@ -166,6 +166,13 @@ def row_of(
 
     Raises ``BadValue`` for one that is damaged.
     """
+    return row_with(run_id, found, map(decode_event, bodies), number_of)  # type: ignore[arg-type]
+
+
+def row_with(
+    run_id: str, found: Sequence[Any], items: Iterable[InLane], number_of: Callable[[str], int]
+) -> Row:
+    """The same, with what waits."""
     (
         number, own_id, root, parent, agent, name, session_key, descriptor, status, inbox, seq,
         in_seq, chain, waiting, messages, born, created_at, wake_at, recent,
@@ -183,7 +190,7 @@ def row_of(
     row.number, row.root, row.kind = number, number_of(root), kind_of_descriptor(new.descriptor)
     row.status, row.inbox, row.seq, row.in_seq, row.chain = status, inbox, seq, in_seq, chain
     row.messages, row.born, row.recent = messages, born, recent
-    row.waiting = {item.seq: item for item in map(decode_event, bodies)}  # type: ignore[misc]
+    row.waiting = {item.seq: item for item in items}
     if len(row.waiting) != waiting:
         raise BadValue(f"run {run_id}", f"{waiting} items wait for it, not all are there; see fsck")
     row.counted = depths_of(row)

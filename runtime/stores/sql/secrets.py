@@ -1,10 +1,10 @@
 """Values of variables that survive restarts, in a table of their own.
 
 They are all kept in memory; a change is written with, or before, the next commit that is
-submitted after it.
+submitted after it.  What other processes put there comes with their events.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from hubbub.hub.ports import MemorySecrets
 from hubbub.runtime.stores.sql.writer import SecretChange
@@ -22,6 +22,10 @@ class StoredSecrets(MemorySecrets):
     def restore(self, values: dict[str, str]) -> None:
         """Begin with what the store has."""
         self._values = values
+
+    def take_in(self, values: Iterable[tuple[str, str]]) -> None:
+        """Have what other processes have put there."""
+        self._values.update(values)
 
     def put_if_absent(self, key: str, value: str) -> bool:
         is_new = super().put_if_absent(key, value)

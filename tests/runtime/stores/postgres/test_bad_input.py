@@ -173,23 +173,44 @@ async def test_secrets_are_not_readable_in_the_database(server: Server) -> None:
     assert "another key, or changed" in await problem_of(address)
 
 
-async def test_a_second_runtime_is_refused_and_told_who_is_at_work(server: Server) -> None:
+async def test_an_import_beside_runtimes_is_refused_and_told_who_is_at_work(
+    server: Server,
+) -> None:
     address = server.dsn()
     async with Runtime(store=PostgresStore(address)) as first:
-        with pytest.raises(StoreInUse) as caught:
-            async with Runtime(store=PostgresStore(address)):
+        async with Runtime(store=PostgresStore(address)) as second:
+            with pytest.raises(StoreInUse) as caught, open_intake(address, Ports().ids):
                 pass
-        said = one_line(caught.value)
-        assert "another runtime is at work on this store (hubbub:" in said
-        assert "not built yet" in said
-        with pytest.raises(StoreInUse), open_intake(address, Ports().ids):
-            pass
+            said = one_line(caught.value)
+            assert "another runtime is at work on this store (hubbub:" in said
+            await second.hub.journal.flush()
         with open_reader(address) as reader:
             assert reader.is_at_work()
         await first.hub.journal.flush()
     with open_reader(address) as reader:
         assert not reader.is_at_work()
+
+
+async def test_a_runtime_beside_an_import_is_refused_and_told_to_wait(server: Server) -> None:
+    address = server.dsn()
     async with Runtime(store=PostgresStore(address)):
+        pass
+    with open_intake(address, Ports().ids):
+        said = await problem_of(address)
+    assert "an import or a change of the tables is at work" in said and "wait for it" in said
+    async with Runtime(store=PostgresStore(address)):
+        pass
+
+
+async def test_the_name_of_a_worker_at_work_is_refused(server: Server) -> None:
+    address = server.dsn()
+    async with Runtime(store=PostgresStore(address, name="one")):
+        said = await problem_of(address, name="one")
+        assert "a worker called 'one' is at work on this store since" in said
+        assert "give another name" in said
+        async with Runtime(store=PostgresStore(address, name="other")):
+            pass
+    async with Runtime(store=PostgresStore(address, name="one")):
         pass
 
 

@@ -17,7 +17,7 @@ from hubbub.hub.errors import OperatorError
 from hubbub.hub.events import CustomEvent
 from hubbub.hub.store.journal import Commit
 from hubbub.runtime.stores.postgres import store as store_module
-from hubbub.runtime.stores.postgres.connection import PostgresConnection
+from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
 from hubbub.runtime.stores.postgres.store import PostgresStore
 
 pytestmark = pytest.mark.long

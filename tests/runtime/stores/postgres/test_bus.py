@@ -14,8 +14,8 @@ from hubbub.hub.bus.bus import MAX_FRAME, Topic
 from hubbub.hub.ports import SystemClock, ThreadWorker
 from hubbub.hub.task_host import TaskHost
 from hubbub.runtime.stores.postgres import bus as bus_module
-from hubbub.runtime.stores.postgres.address import PostgresAddress
 from hubbub.runtime.stores.postgres.bus import MAX_WAITING, PostgresBus
+from hubbub.runtime.stores.postgres.server.address import PostgresAddress
 from hubbub.runtime.stores.postgres.store import PostgresStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.long]

@@ -26,8 +26,9 @@ class DyingPostgres(DyingStore, PostgresStore):
         await self._writing.run(partial(self._writer.write, batch))
 
     def bury(self) -> None:
-        self._lock.db.close()
+        self._lease.db.close()
         self._reader_db.close()
+        self._tail.close()
 
 
 def story_on(server: Server, folder: Path, seed: int) -> Story:

@@ -19,8 +19,8 @@ from hubbub.hub.errors import OperatorError
 from hubbub.hub.ports import Ports
 from hubbub.runtime.stores.open import open_intake, open_reader
 from hubbub.runtime.stores.postgres import migrations
-from hubbub.runtime.stores.postgres.address import PostgresAddress
 from hubbub.runtime.stores.postgres.migrations import FIRST, Upgrade, newest, upgrade
+from hubbub.runtime.stores.postgres.server.address import PostgresAddress
 from hubbub.runtime.stores.postgres.store import PostgresStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.long]
@@ -169,8 +169,8 @@ async def test_a_process_that_is_killed_in_a_step_leaves_tables_of_the_format_be
     await use(address)
     before = shape_of(server, address)
     script = (
-        "from hubbub.runtime.stores.postgres.connection import PostgresConnection\n"
-        "from hubbub.runtime.stores.postgres.address import PostgresAddress\n"
+        "from hubbub.runtime.stores.postgres.server.connection import PostgresConnection\n"
+        "from hubbub.runtime.stores.postgres.server.address import PostgresAddress\n"
         "whole = PostgresConnection.execute\n"
         "def execute(self, sql, values=(), /):\n"
         "    found = whole(self, sql, values)\n"

@@ -14,8 +14,8 @@ from torture.workload import Effects, agents
 from hubbub import Message, Runtime
 from hubbub.hub.events import Event
 from hubbub.runtime.schedules.schedules import Cron
-from hubbub.runtime.stores.postgres.address import PostgresAddress
-from hubbub.runtime.stores.postgres.connection import PostgresConnection
+from hubbub.runtime.stores.postgres.server.address import PostgresAddress
+from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
 from hubbub.runtime.stores.postgres.store import PostgresStore
 
 pytestmark = pytest.mark.long

@@ -9,7 +9,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from hubbub.hub.errors import BadValue
 from hubbub.hub.texts import check_label
-from hubbub.runtime.stores.postgres.attentive import AttentiveConnection
+from hubbub.runtime.stores.postgres.server.attentive import AttentiveConnection
 
 __all__ = ["SCHEMA", "PostgresAddress"]
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from hubbub.runtime.stores.postgres.address import PostgresAddress
-from hubbub.runtime.stores.postgres.attentive import SILENCE, AttentiveConnection
+from hubbub.runtime.stores.postgres.server.address import PostgresAddress
+from hubbub.runtime.stores.postgres.server.attentive import SILENCE, AttentiveConnection
 from hubbub.runtime.stores.sql.connection import SqlCursor, SqlDialect
 
 __all__ = ["POSTGRES", "PostgresConnection"]
@@ -126,6 +126,26 @@ class PostgresConnection:
             self.close()
             raise
         db.check_replicated()
+
+    def listen(self, channel: str, heard: Callable[[str], None]) -> None:
+        """Have ``heard`` called with what is notified by others, whenever it is noticed."""
+        db = self._connected
+        own = self.pid
+        db.add_notify_handler(lambda each: None if each.pid == own else heard(each.payload))
+        db.execute(f'LISTEN "{channel}"')
+
+    @property
+    def descriptor(self) -> int | None:
+        """What can be waited for, if there is a connection."""
+        return None if self.is_lost else self._connected.fileno()
+
+    def take_notifications(self) -> None:
+        """Notice what has been notified while nothing was executed."""
+        raw = self._connected.pgconn
+        raw.consume_input()
+        while (each := raw.notifies()) is not None:
+            if raw.notify_handler is not None:
+                raw.notify_handler(each)
 
     def roll_back(self) -> None:
         """End a transaction that came to nothing, as far as there still is one."""

@@ -1,0 +1,263 @@
+"""``WorkerLease``: the row in ``worker`` under which one process is at work on a store.
+
+    a shared advisory lock   held by the writing connection of each process at work; an import
+                             takes it alone, and finds nobody at work
+    the row in ``worker``    renewed by each group of commits and by beats; a group that does not
+                             find it live writes nothing
+
+The row's ``group_no`` is the number of the last group that was committed under it: after a
+connection was lost in the middle of a commit, it says what became of that.  Only the server's
+clock decides when a lease is over.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import psycopg
+
+from hubbub.hub.errors import OperatorError
+from hubbub.hub.store.placement import ANYTHING
+from hubbub.runtime.stores.postgres.migrations import newest
+from hubbub.runtime.stores.postgres.schema import LOCK, check_server
+from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
+from hubbub.runtime.stores.sql.in_use import StoreInUse
+
+__all__ = ["FREE", "TTL", "ServerGoneBack", "WorkerLease", "holder_of", "take_alone"]
+
+TTL: Final = 6.0
+"""Seconds that a lease lasts when it is not renewed."""
+
+FREE: Final = "free"
+"""What is notified where trees may be claimed."""
+
+LOCKED: Final = "55P03"
+
+GROUP_LOCK_WAIT: Final = "700ms"
+"""How long a group waits for its turn before it lets the others see who is in the way."""
+
+
+GONE_BACK: Final = (
+    "the server lacks what it had acknowledged; was it replaced by a standby that commits did not "
+    "wait for, or restored from a backup? start again to go on with what it has"
+)
+
+
+class ServerGoneBack(OperatorError):
+    """What was acknowledged to this process is not there any more."""
+
+
+class WorkerLease:
+    """Held by one process; used in its writing thread, but for what is plain to read."""
+
+    def __init__(self, db: PostgresConnection, *, is_worker: bool, name: str, ttl: float) -> None:
+        self.db = db
+        self.is_worker = is_worker
+        self.ttl = ttl
+        self.offer = ANYTHING
+        """Which trees are claimed."""
+        self.drains = False
+        """Whether what is opened is left for others."""
+        self.worker = 0
+        """The row in ``worker``; another one after a lease was over."""
+        self.own: set[int] = set()
+        """That row, and those of former leases."""
+        self.group = 0
+        """The number of the last group that was tried under it."""
+        self.acknowledged = 0
+        """The number of the last group that is known to be committed."""
+        self._name = name
+        self._pid = 0
+        """The server's process that had the lock last."""
+
+    def join(self, default_name: str) -> None:
+        """Be at work, for the first time.
+
+        Leases of processes that are gone for sure are over at once: all of them where nobody else
+        is at work, else that of the same name.  Raises ``StoreInUse`` for a name that is another
+        process's, and during an import.
+        """
+        if self._lock_alone():
+            self.db.execute(_END_ALL, (self.ttl,))
+            self.db.execute(f"SELECT pg_advisory_unlock({LOCK.format(1)})")
+        self._lock_shared()
+        if self._name:
+            self.db.execute(_END_PREDECESSOR, (self._name,))
+            if (found := self.db.execute(_NAMED, (self._name,)).fetchone()) is not None:
+                raise StoreInUse(
+                    f"{self.db.address.place}: a worker called {self._name!r} is at work on this "
+                    f"store since {found[0]}; stop it, or give another name"
+                )
+        self._name = self._name or default_name
+        self.db.execute(_TIDY)
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a new lease: nothing is owned under it yet."""
+        kind = "worker" if self.is_worker else "channel"
+        values = (newest(), self._name, kind, self.ttl, self.drains, *self.offered)
+        (self.worker,) = self.db.execute(_BEGIN, values).fetchone()
+        self.own.add(self.worker)
+        self.group = self.acknowledged = 0
+
+    @property
+    def offered(self) -> tuple[list[str] | None, int | None]:
+        """The offer, as the row has it: agents, and how many trees."""
+        agents = self.offer.agents
+        return (None if agents is None else sorted(agents), self.offer.capacity)
+
+    def begin_again(self) -> None:
+        """Begin another lease; nothing is left of the former one, should it still hold."""
+        self.db.execute(_LEAVE, (self.worker,))
+        self.begin()
+
+    def reconnect(self) -> None:
+        """Go on by a new connection.  The lease may be over.
+
+        Raises ``psycopg.Error`` while the server is away, or an import is at work, and
+        ``ServerGoneBack``.
+        """
+        self.db.connect()
+        check_server(self.db)
+        # A group of the former connection may still be on its way.
+        self.db.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE pid = ? AND pid <> pg_backend_pid() AND application_name = "
+            "current_setting('application_name')",
+            (self._pid,),
+        )
+        self._lock_shared()
+        # Not only read: a commit that was cut off from waiting for a standby is to be seen, and the
+        # standby may not have it.  Where it has acknowledged a later one, it has that, too.
+        found = self.db.execute(_CONNECTED, (self.worker,)).fetchone()
+        if found is None or found[0] < self.acknowledged:
+            raise ServerGoneBack(f"{self.db.address.place}: {GONE_BACK}")
+
+    def committed(self, worker: int) -> int:
+        """The number of the group that was committed last under a lease, over or not."""
+        found = self.db.execute("SELECT group_no FROM worker WHERE id = ?", (worker,)).fetchone()
+        return int(found[0]) if found is not None else 0
+
+    def renewal(self) -> tuple[str, tuple[Any, ...]]:
+        """A statement of the next group; it finds no row where the lease is over."""
+        self.group += 1
+        return _RENEW, (self.group, self.ttl, self.worker)
+
+    def hand_over(self, root_run_ids: Sequence[str]) -> None:
+        """Let others claim trees."""
+        self.db.execute(_HAND_OVER, (self.worker, list(root_run_ids)))
+        self.notify(FREE)
+
+    def drain(self) -> None:
+        """Say that nothing more is claimed."""
+        self.db.execute("UPDATE worker SET drains = true WHERE id = ?", (self.worker,))
+
+    def leave(self) -> None:
+        """End the lease: its trees are others' to claim at once; the connection is closed next."""
+        if self.worker and not self.db.is_lost:
+            self.db.roll_back()
+            self.db.execute(_LEAVE, (self.worker,))
+            self.notify(FREE)
+
+    def notify(self, word: str) -> None:
+        """Tell the others, who look by themselves all the same."""
+        self.db.execute("SELECT pg_notify(?, ?)", (self.db.address.schema, word))
+
+    def _lock_alone(self) -> bool:
+        """Take the lock alone, where nobody else has it; the server may yet notice a death."""
+        live = "SELECT 1 FROM worker WHERE live"
+        if self.db.execute(f"{live} LIMIT 1").fetchone() is None:
+            return False
+        for _ in range(ATTEMPTS):
+            ((has,),) = self.db.execute(f"SELECT pg_try_advisory_lock({LOCK.format(1)})").fetchall()
+            if has:
+                return True
+            self.db.execute("SELECT pg_sleep(0.02)")
+        return False
+
+    def _lock_shared(self) -> None:
+        try:
+            self.db.execute(f"SELECT pg_advisory_lock_shared({LOCK.format(1)})")
+        except psycopg.Error as error:
+            if error.sqlstate != LOCKED or self.worker:
+                raise
+            raise StoreInUse(
+                f"{self.db.address.place}: an import or a change of the tables is at work on this "
+                f"store ({holder_of(self.db) or 'unknown'}); wait for it"
+            ) from None
+        self.db.execute(f"SET lock_timeout = '{GROUP_LOCK_WAIT}'")
+        self._pid = self.db.pid
+
+
+ATTEMPTS: Final = 5
+"""How often the lock is tried of which a process that has died may seem to have a share."""
+
+
+def take_alone(db: PostgresConnection) -> None:
+    """Be alone at work, until the connection is closed.  Raises ``StoreInUse``."""
+    try:
+        db.execute(f"SELECT pg_advisory_lock({LOCK.format(1)})")
+    except psycopg.Error as error:
+        if error.sqlstate != LOCKED:
+            raise
+        raise StoreInUse(
+            f"{db.address.place}: another runtime is at work on this store "
+            f"({holder_of(db) or 'unknown'}); stop it, or give another schema (?schema=NAME)"
+        ) from None
+    db.execute("UPDATE worker SET live = false WHERE live")
+
+
+def holder_of(db: PostgresConnection) -> str:
+    """Who is at work on the store; empty for nobody."""
+    found = db.execute(
+        f"WITH wanted AS (SELECT {LOCK.format(1)} AS number) "
+        "SELECT a.application_name, a.pid, coalesce(host(a.client_addr), 'local') "
+        "FROM wanted, pg_locks AS l JOIN pg_stat_activity AS a USING (pid) "
+        "WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 "
+        "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+        "AND l.classid::bigint = ((wanted.number >> 32) & 4294967295) "
+        "AND l.objid::bigint = (wanted.number & 4294967295) ORDER BY a.backend_start"
+    ).fetchone()
+    return f"{found[0]}, server process {found[1]}, from {found[2]}" if found else ""
+
+
+_BACKEND: Final = "(SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid())"
+_BEGIN: Final = (
+    "INSERT INTO worker (format, name, kind, live, expires, drains, agents, capacity, pid, "
+    "connected) VALUES (?1, ?2, ?3, true, clock_timestamp() + make_interval(secs => ?4::float8), "
+    f"?5, ?6, ?7, pg_backend_pid(), {_BACKEND}) RETURNING id"
+)
+_CONNECTED: Final = (
+    f"UPDATE worker SET pid = pg_backend_pid(), connected = {_BACKEND} "
+    "WHERE id = ? RETURNING group_no"
+)
+_RENEW: Final = (
+    "UPDATE worker SET group_no = ?1, "
+    "expires = clock_timestamp() + make_interval(secs => ?2::float8) "
+    "WHERE id = ?3 AND live RETURNING id"
+)
+_IS_GONE: Final = (
+    "NOT EXISTS (SELECT 1 FROM pg_stat_activity AS a "
+    "WHERE a.pid = worker.pid AND coalesce(a.backend_start, worker.connected) = worker.connected)"
+)
+_END_ALL: Final = (
+    "UPDATE worker SET live = false WHERE live AND (connected > pg_postmaster_start_time() OR "
+    "clock_timestamp() > pg_postmaster_start_time() + make_interval(secs => ?::float8))"
+)
+"""But for those that the server itself has cut off: they are given time to come back."""
+_END_PREDECESSOR: Final = f"UPDATE worker SET live = false WHERE live AND name = ? AND {_IS_GONE}"
+_NAMED: Final = (
+    "SELECT to_char(since, 'YYYY-MM-DD HH24:MI:SS TZ') FROM worker "
+    "WHERE live AND name = ? AND expires > clock_timestamp()"
+)
+_TIDY: Final = (
+    "DELETE FROM worker WHERE NOT live AND expires < clock_timestamp() - interval '1 day' "
+    "AND NOT EXISTS (SELECT 1 FROM tree WHERE tree.owner = worker.id)"
+)
+_HAND_OVER: Final = (
+    "UPDATE tree SET owner = NULL FROM address "
+    "WHERE tree.owner = ?1 AND tree.root = address.number AND address.run_id = ANY(?2)"
+)
+_LEAVE: Final = (
+    "WITH mine AS (UPDATE worker SET live = false WHERE id = ?1 RETURNING id) "
+    "UPDATE tree SET owner = NULL FROM mine WHERE tree.owner = mine.id"
+)

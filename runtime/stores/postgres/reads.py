@@ -1,0 +1,152 @@
+"""``PostgresReads``: what a store in PostgreSQL is asked, by a connection that may be lost.
+
+A server that is away is waited for, for some time: nobody takes it for damage.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import anyio
+import psycopg
+
+from hubbub.hub.errors import StoreFailed
+from hubbub.hub.logs import log
+from hubbub.hub.ports import Ports
+from hubbub.hub.store.journal import LoadedRun
+from hubbub.hub.store.reader import StoreReader, StoreUnreadable
+from hubbub.hub.values import check_grace
+from hubbub.runtime.stores.postgres.hearing import Hearing
+from hubbub.runtime.stores.postgres.lease import WorkerLease
+from hubbub.runtime.stores.postgres.server.address import PostgresAddress
+from hubbub.runtime.stores.postgres.server.connection import POSTGRES, PostgresConnection
+from hubbub.runtime.stores.postgres.server.faults import is_passing, postgres_failure
+from hubbub.runtime.stores.postgres.share import PostgresShare
+from hubbub.runtime.stores.postgres.store_reader import PostgresStoreReader, open_postgres_reader
+from hubbub.runtime.stores.sql.queued import QueuedStore
+from hubbub.runtime.stores.sql.reader import READ_ERRORS
+
+__all__ = ["PostgresReads"]
+
+T = TypeVar("T")
+
+FIRST_WAIT: Final = 0.02
+LONGEST_WAIT: Final = 1.0
+
+
+class PostgresReads(QueuedStore):
+    """The half of a store that only reads."""
+
+    _share: PostgresShare
+    _hearing: Hearing
+    _lease: WorkerLease
+    _reader_db: PostgresConnection
+    _record: PostgresStoreReader
+
+    def __init__(self, address: PostgresAddress, ports: Ports | None, patience: float) -> None:
+        super().__init__(ports)
+        check_grace("patience", patience)
+        self._address = address
+        self._patience = patience
+
+    async def persist(self, do: Callable[[], Awaitable[T]]) -> T:
+        """Do something again and again while what is in its way passes, within ``patience``."""
+        clock = self._ports.clock
+        until: float | None = None
+        wait = FIRST_WAIT
+        while True:
+            try:
+                return await do()
+            except (psycopg.Error, StoreUnreadable) as error:
+                cause = error.__cause__ if isinstance(error, StoreUnreadable) else error
+                if cause is None or not is_passing(cause):
+                    raise
+                if until is None:
+                    until = clock.monotonic() + self._patience
+                    words = postgres_failure(self._address.place, cause)
+                    log.warning("store.waits", problem=words, patience=self._patience)
+                if clock.monotonic() >= until:
+                    raise
+            await clock.sleep(wait)
+            wait = min(2 * wait, LONGEST_WAIT)
+
+    async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:
+        """A run, as of one moment; everything that was written by then is told when it returns."""
+
+        def read() -> tuple[LoadedRun | None, int]:
+            self._reader_db.execute(POSTGRES.begin_reading)
+            try:
+                position = self._position()
+                return self._reader.look(run_id, after), position
+            finally:
+                self._reader_db.execute("COMMIT")
+
+        loaded, position = await self._ask(read)
+        if self._is_open:
+            await self._hearing.hear_until(position, self._wait_told)
+        return loaded
+
+    async def ready(self) -> Sequence[str]:
+        """Of the trees that are owned; like ``timed``."""
+        found = await self._ask(partial(self._owned_runs, "run.run_id", "ready = 1"))
+        return [run_id for root, run_id in found if self._share.owns(root)]
+
+    async def timed(self) -> Sequence[tuple[str, int]]:
+        """Live runs of owned trees that are due at a certain time, and that time."""
+        where = "wake_at IS NOT NULL AND status <> 'ended'"
+        found = await self._ask(partial(self._owned_runs, "run.run_id, wake_at", where))
+        return [(run_id, at) for root, run_id, at in found if self._share.owns(root)]
+
+    def _owned_runs(self, columns: str, where: str) -> list[Any]:
+        select = (
+            f"SELECT root_run_id, {columns} FROM run JOIN address AS top "
+            f"ON top.run_id = root_run_id JOIN tree ON tree.root = top.number "
+            f"WHERE owner = ? AND {where} ORDER BY born"
+        )
+        return self._reader_db.execute(select, (self._lease.worker,)).fetchall()
+
+    async def inspect(self, look: Callable[[StoreReader], T]) -> T:
+        """What ``look`` finds in the whole record, in the reading thread.
+
+        Where the connection is lost meanwhile, it is called again.
+        """
+        return await self._renewing(lambda: look(self._record))
+
+    def reader(self) -> StoreReader:
+        """A reader with a connection of its own."""
+        return open_postgres_reader(self._address)
+
+    async def _ask(self, read: Callable[[], T]) -> T:
+        """What the reading thread finds; raises ``StoreFailed`` for what it cannot read."""
+        place = self._address.place
+        try:
+            return await self._renewing(read)
+        except psycopg.Error as error:
+            words = postgres_failure(place, error).removeprefix(f"{place}: ")
+            raise StoreFailed(place, words) from error
+        except READ_ERRORS as error:
+            problem = f"its contents are damaged ({error}); restore it from a backup"
+            raise StoreFailed(place, problem) from error
+
+    async def _renewing(self, read: Callable[[], T]) -> T:
+        """What the reading thread finds, by a new connection where the last one is lost."""
+
+        def do() -> T:
+            self._reader_db.roll_back()
+            if self._reader_db.is_lost:
+                self._reader_db.connect()
+            return read()
+
+        found: Any = await self.persist(partial(self._read, do))
+        return found  # type: ignore[no-any-return]
+
+    def _position(self) -> int:
+        ((position,),) = self._reader_db.execute("SELECT position FROM head WHERE log = 0")
+        return int(position)
+
+    async def _wait_told(self) -> bool:
+        """Wait for the batch under way; whether there is anybody who writes it."""
+        if self._is_attended:
+            self._told = self._told or anyio.Event()
+            await self._told.wait()
+        return self._is_attended

@@ -1,0 +1,318 @@
+"""``Tail``: how a process hears of the others at work on its store, and keeps its lease.
+
+    wait    until something is notified, it is called, or some time has passed
+    look    one query: renews the lease, and sees how far the store is, whose lease is over, and
+            whether trees are free
+    claim   trees that nobody owns, up to a share
+    page    what was written after a position
+
+Notifications are hints: whoever hears none looks all the same.  It has a connection and a thread
+of its own, so that no group of commits that waits for its turn keeps the lease from renewal.
+"""
+
+import selectors
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeAlias
+
+import psycopg
+from msgspec import Struct
+
+from hubbub.hub.events import Event
+from hubbub.hub.events.codec import decode_event
+from hubbub.hub.logs import log
+from hubbub.hub.store.placement import Offer, WorkerLoad, placed
+from hubbub.runtime.stores.postgres.lease import FREE, WorkerLease
+from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
+from hubbub.runtime.stores.sql.reader import READ_ERRORS
+from hubbub.runtime.stores.sql.rows import Depths
+
+__all__ = ["PAGE", "Claims", "Look", "Page", "Pause", "Tail"]
+
+PAGE: Final = 1_000
+"""Events that are read at a time."""
+
+CLAIMS: Final = 5_000
+"""Trees of one agent that are claimed at a time."""
+
+FRESH: Final = 1.0
+"""Seconds since a process was heard of, after which others no longer leave its share to it."""
+
+Claims: TypeAlias = Mapping[str, tuple[int, str]]
+
+
+class Look(Struct, frozen=True):
+    """What the store was like at a look."""
+
+    worker: int
+    """The lease that was looked after."""
+    is_live: bool
+    """Whether that lease still holds."""
+    is_renewed: bool
+    """Not while a group of commits is about to renew it."""
+    position: int
+    depths: Depths
+    is_anybody_over: bool
+    """Whether a lease is over that nobody has ended."""
+    is_free: bool
+    """Whether there are trees that nobody owns."""
+    others: int
+    """Other processes that are at work."""
+
+
+class Page(Struct, frozen=True):
+    """What others have written after a position."""
+
+    events: Sequence[Event]
+    position: int
+    """Of the last of them."""
+    is_last: bool
+    """Whether nothing more is there yet, or what comes next is this process's own."""
+    secrets: Sequence[tuple[str, bytes]]
+    """Values that they have written, encrypted, by key."""
+    version: int
+    """That of the last one."""
+
+
+class Pause:
+    """A wait in a thread, which any other thread can end."""
+
+    def __init__(self) -> None:
+        self._hears, self._calls = socket.socketpair()
+        self._hears.setblocking(False)
+        self._calls.setblocking(False)
+        self._is_over = False
+
+    def wait(self, seconds: float, also: int | None = None) -> bool:
+        """Wait, but no longer than until it is called; whether there is something to read from
+        the descriptor ``also``."""
+        if self._is_over:
+            return False
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._hears, selectors.EVENT_READ)
+            if also is not None:
+                selector.register(also, selectors.EVENT_READ)
+            found = {key.fd for key, _ in selector.select(max(0.0, seconds))}
+        with suppress(BlockingIOError):
+            while self._hears.recv(4096):
+                pass
+        return also in found
+
+    def call(self) -> None:
+        """End the wait, or the next one."""
+        with suppress(OSError):  # It is called already, so often that nothing more fits.
+            self._calls.send(b".")
+
+    def end(self) -> None:
+        """Have nobody wait any more."""
+        self._is_over = True
+        self.call()
+
+    def close(self) -> None:
+        self._hears.close()
+        self._calls.close()
+
+
+class Tail:
+    """What is done in the thread; but for ``call``, which any other one may do."""
+
+    def __init__(self, db: PostgresConnection, lease: WorkerLease) -> None:
+        self._db = db
+        self._lease = lease
+        self._pause = Pause()
+        self._has_heard = False
+        """Whether something was notified since this was last asked."""
+        self.is_free_said = False
+        """Whether that was that trees are free."""
+        self._says_new = self._says_free = False
+        """What the others are to be told next."""
+
+    def connect(self) -> None:
+        """Connect, anew where the connection is lost."""
+        if self._db.is_lost:
+            self._db.connect()
+            self._db.listen(self._db.address.schema, self._heard)
+            self._has_heard = True  # What was notified meanwhile is lost.
+
+    def _heard(self, word: str) -> None:
+        self._has_heard = True
+        self.is_free_said = self.is_free_said or word == FREE
+
+    # ── waiting ──────────────────────────────────────────────────────────────────────────────
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for a notification, a call, or so long; whether something was notified."""
+        try:
+            if not self._db.is_lost:
+                self._hint()
+            if not self._has_heard and self._pause.wait(seconds, self._db.descriptor):
+                self._db.take_notifications()
+        except psycopg.Error:  # It is lost: the next look is by another one.
+            self._db.close()
+        heard, self._has_heard = self._has_heard, False
+        return heard
+
+    def call(self) -> None:
+        """Have ``wait`` return."""
+        self._pause.call()
+
+    def hint(self, *, is_free: bool) -> None:
+        """Tell the others soon that there is something new; ``is_free``: trees to be claimed."""
+        if is_free:
+            self._says_free = True
+        else:
+            self._says_new = True
+        self._pause.call()
+
+    def end(self) -> None:
+        """Have nobody wait any more."""
+        self._pause.end()
+
+    def close(self) -> None:
+        self._db.close()
+        self._pause.close()
+
+    def _hint(self) -> None:
+        notify = "SELECT pg_notify(?, ?)"
+        if self._says_free:
+            self._says_free = self._says_new = False
+            self._db.execute(notify, (self._db.address.schema, FREE))
+        elif self._says_new:
+            self._says_new = False
+            self._db.execute(notify, (self._db.address.schema, ""))
+
+    # ── looking ──────────────────────────────────────────────────────────────────────────────
+
+    def look(self) -> Look:
+        """Renew the lease, and see what there is."""
+        self.connect()
+        lease = self._lease
+        worker = lease.worker
+        values = (worker, lease.ttl, lease.drains, *lease.offered)
+        found: Any = self._db.execute(_LOOK, values).fetchone()
+        is_live, is_renewed, position, live, parked, waiting, *rest = found
+        return Look(worker, is_live, is_renewed, position, (live, parked, waiting), *rest)
+
+    def reap(self) -> bool:
+        """End the leases that are over; whether there was one.
+
+        A process that stands still inside a group keeps all others from theirs: first of all its
+        connection is ended.
+        """
+        self.connect()
+        ttl = self._lease.ttl
+        with suppress(psycopg.errors.InsufficientPrivilege):  # Of another role.
+            self._db.execute(_END_BACKENDS, (self._lease.worker, ttl))
+        return bool(self._db.execute(_REAP, (self._lease.worker, ttl)).fetchall())
+
+    def places(self) -> tuple[Mapping[str, int], list[WorkerLoad]]:
+        """How many trees nobody owns, by agent, and what the workers own and offer."""
+        self.connect()
+        lease = self._lease
+        heard = max(0.0, lease.ttl - min(FRESH, lease.ttl / 2))
+        with self._db.pipeline():
+            free = self._db.execute(_FREE)
+            loads = self._db.execute(_LOADS, (lease.worker, heard))
+        return dict(free.fetchall()), [
+            WorkerLoad(number, trees, Offer(None if agents is None else frozenset(agents), room))
+            for number, trees, agents, room in loads
+        ]
+
+    def claim(self) -> tuple[int, Claims]:
+        """Claim free trees, up to a share: for which lease, and by root the epochs and agents."""
+        free, loads = self.places()
+        worker = self._lease.worker
+        claims: dict[str, tuple[int, str]] = {}
+        if not any(load.number == worker for load in loads):  # It drains, or is over.
+            return worker, claims
+        for agent, count in placed(free, loads)[worker].items():
+            found = self._db.execute(_CLAIM, (worker, min(count, CLAIMS), agent))
+            claims |= {root: (epoch, agent) for root, epoch in found}
+        return worker, claims
+
+    def page(self, after: int, until: int | None, version: int) -> Page:
+        """What others have written after a position, up to another one, and of the values since a
+        ``version``; nothing behind what is this process's own."""
+        self.connect()
+        worker, own = self._lease.worker, self._lease.own
+        limit = _LAST if until is None else until
+        with self._db.pipeline():
+            rows = self._db.execute(_SELECT_PAGE, (after, limit))
+            secrets = self._db.execute(_SELECT_SECRETS, (version, worker))
+        found = rows.fetchall()
+        events: list[Event] = []
+        is_last = len(found) < PAGE
+        for position, writer, body in found:
+            if writer in own:
+                is_last = True
+                break
+            after = position
+            try:
+                events.append(decode_event(body))
+            except READ_ERRORS:  # Who reads the run is told; the others' come after it.
+                log.error("event.unreadable", position=position)
+        values = [(key, bytes(value), each) for key, value, each in secrets]
+        return Page(
+            events, after, is_last, [(key, value) for key, value, _ in values],
+            max((each for *_, each in values), default=version),
+        )  # fmt: skip
+
+
+_LAST: Final = 1 << 62
+
+_OVER: Final = (
+    "live AND id <> ?1 AND expires < clock_timestamp() "
+    "AND clock_timestamp() > pg_postmaster_start_time() + make_interval(secs => ?2::float8)"
+)
+"""Leases that others hold and have not renewed; after a restart of the server, they have time."""
+
+_IS_FREE: Final = "owner IS NULL OR owner = ANY(ARRAY(SELECT id FROM worker WHERE NOT live))"
+_LOOK: Final = f"""
+WITH mine AS (
+  UPDATE worker SET expires = clock_timestamp() + make_interval(secs => ?2::float8),
+    drains = ?3, agents = ?4, capacity = ?5
+  WHERE id = (SELECT id FROM worker WHERE id = ?1 AND live FOR UPDATE SKIP LOCKED) RETURNING id
+)
+SELECT EXISTS (SELECT 1 FROM worker WHERE id = ?1 AND live), EXISTS (SELECT 1 FROM mine),
+  position, head.live, parked, waiting,
+  EXISTS (SELECT 1 FROM worker WHERE {_OVER}),
+  EXISTS (SELECT 1 FROM tree WHERE owner IS NULL)
+    OR EXISTS (SELECT 1 FROM tree WHERE owner = ANY(ARRAY(SELECT id FROM worker WHERE NOT live))),
+  (SELECT count(*) FROM worker WHERE live AND id <> ?1)
+FROM head WHERE log = 0
+"""
+_END_BACKENDS: Final = (
+    "SELECT pg_terminate_backend(a.pid) FROM worker JOIN pg_stat_activity AS a "
+    "ON a.pid = worker.pid AND a.backend_start = worker.connected "
+    f"WHERE {_OVER}"
+)
+_REAP: Final = (
+    "UPDATE worker SET live = false WHERE id IN "
+    f"(SELECT id FROM worker WHERE {_OVER} FOR UPDATE SKIP LOCKED) RETURNING id"
+)
+_FREE: Final = f"SELECT want, count(*) FROM tree WHERE {_IS_FREE} GROUP BY want"
+_LOADS: Final = (
+    "SELECT id, (SELECT count(*) FROM tree WHERE owner = worker.id), agents, capacity FROM worker "
+    "WHERE live AND NOT drains AND kind = 'worker' AND (id = ?1 OR "
+    "expires >= clock_timestamp() + make_interval(secs => ?2::float8)) ORDER BY id"
+)
+"""One of which nothing is heard gets no more."""
+_CLAIM: Final = f"""
+WITH wanted AS (
+  SELECT root FROM tree WHERE ({_IS_FREE}) AND want = ?3 ORDER BY root LIMIT ?2
+  FOR UPDATE SKIP LOCKED
+), claimed AS (
+  UPDATE tree SET owner = ?1, epoch = epoch + 1 FROM wanted
+  WHERE tree.root = wanted.root AND EXISTS (SELECT 1 FROM worker WHERE id = ?1 AND live)
+  RETURNING tree.root, tree.epoch
+)
+SELECT run_id, epoch FROM claimed JOIN address ON number = root
+"""
+_SELECT_PAGE: Final = (
+    "SELECT position, writer, body FROM event WHERE position > ? AND position <= ? "
+    f"ORDER BY position LIMIT {PAGE}"
+)
+_SELECT_SECRETS: Final = (
+    "SELECT key, value, version FROM secret WHERE version > ? AND writer <> ? ORDER BY version"
+)
