@@ -27,9 +27,9 @@ try:
     from hubbub.runtime.cli.chat_command import chat_command
     from hubbub.runtime.cli.demo_command import demo_command
     from hubbub.runtime.cli.printing import FAILED, INTERRUPTED, Backend, CommandScreen
-    from hubbub.runtime.cli.serve_command import ServedAt, serve_command
+    from hubbub.runtime.cli.processes.serve_command import ServedAt, serve_command
+    from hubbub.runtime.cli.processes.worker_command import worker_command
     from hubbub.runtime.cli.store_commands import store_commands
-    from hubbub.runtime.cli.worker_command import worker_command
     from hubbub.runtime.text import printable
 except KeyboardInterrupt:  # As ``main`` ends, which is not there yet.
     sys.exit(130)

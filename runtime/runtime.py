@@ -162,7 +162,7 @@ class Runtime(RunAccess):
         self._owns_hub = hub is None
         if hub is None:
             ports = ports or Ports()
-            journal = open_store(store, ports, keep=keep)
+            journal = open_store(store, ports, keep=keep, is_worker=role == "worker")
             hub = Hub(journal=journal, ports=ports, max_inbox=max_inbox, buffer=buffer)
         self.hub = hub
         check_role(role, capacity, hub.share.sharing)
@@ -199,7 +199,9 @@ class Runtime(RunAccess):
         )
         self._calls = InlineCalls(services, self.outcomes, self.runs)
         super().__init__(services, self.outcomes, families.look_at, accounts)
-        publish(hub.journal, published(self.definitions, self.env))
+        if self._is_worker or self.definitions.names:
+            known = published(self.definitions, self.env)
+            publish(hub.journal, known, is_shared=hub.share.sharing is not None)
         self._grace = grace
         self._timing: TaskHandle[Any, None] | None = None
         self._stop_serving: Callable[[], None] | None = None

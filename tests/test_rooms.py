@@ -137,6 +137,10 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
         "runtime/copies", "runtime/schedules", "runtime/finding", "runtime/loading", "runtime/demo",
         "runtime/demo/assets", "runtime/demo/chat", *STORES,
     ),
+    "runtime/cli/processes": (
+        *HUB, "runtime", "runtime/text", "runtime/loading", "runtime/demo", "runtime/demo/assets",
+        "runtime/demo/chat", "runtime/stores", "runtime/cli",
+    ),
     f"{SIMULATION}/story": (*KERNEL, "runtime", "runtime/schedules"),
     f"{SIMULATION}/loop": (*HUB, f"{SIMULATION}/story"),
     f"{SIMULATION}/injection": (
@@ -170,7 +174,12 @@ CIRCLES: Final[tuple[frozenset[str], ...]] = ()
 THIRD_PARTIES: Final = {
     "httpx": {"runtime/models/http"},
     "rich": {"runtime/cli", "runtime/demo", "runtime/demo/assets", "channels/console"},
-    "cyclopts": {"runtime/cli", "runtime/demo", "runtime/demo/assets"},
+    "cyclopts": {
+        "runtime/cli",
+        "runtime/cli/processes",
+        "runtime/demo",
+        "runtime/demo/assets",
+    },
     "markdown_it": {"runtime/demo"},
     "yaml": {"runtime/loading", "runtime/demo/chat"},
     "cronsim": {"runtime/schedules"},

@@ -16,7 +16,7 @@ from hubbub.__main__ import main
 from hubbub.hub.logs import log
 from hubbub.hub.ports import Ports
 from hubbub.runtime.cli.printing import CommandScreen
-from hubbub.runtime.cli.worker_log import WorkerLog
+from hubbub.runtime.cli.processes.worker_log import WorkerLog
 
 MODULE = """
 from hubbub import Agent, FunctionModel
@@ -105,16 +105,15 @@ def test_a_second_signal_leaves_at_once(here: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["my_agents", "--store", "memory"], "one in memory ends with its program"),
+        (["my_agents", "--store", "memory"], "nobody could send a worker anything in memory"),
         (["my_agents", "--store", "mysql://x"], 'expected "sqlite:PATH", "postgresql://…"'),
         (["my_agents", "--store", "postgresql://u@127.0.0.1:1/x"], "127.0.0.1:1"),
         (["my_agents", "--store", "postgresql://u:p@w@h/x"], "with %40 for an @"),
         (["my_agents", "--capacity", "0"], "--capacity 0: expected a number of at least 1"),
         (["my_agents", "--grace", "-1"], "grace"),
-        (["my_desk:desk", "--capacity", "5"], "with its own settings; leave --capacity out"),
-        (["my_desk:desk", "--store", "memory"], "with its own settings; leave --store out"),
+        (["my_desk:desk", "--capacity", "5"], "has settings of its own; leave --capacity out"),
+        (["my_desk:desk", "--store", "memory"], "has a store of its own; leave --store out"),
         (["my_nowhere"], "there is no module"),
-        ([], "MODULE:NAME"),
     ],
 )
 def test_what_cannot_work_is_one_line_and_nothing_is_opened(

@@ -1,5 +1,6 @@
 """Publishing which agents a runtime has in its store, for processes that have none."""
 
+import hashlib
 from collections.abc import Iterable
 from typing import Final
 
@@ -20,8 +21,11 @@ MAX_AGENTS: Final = 10_000
 """How many are published."""
 
 
-def publish(store: Store, agents: Iterable[PublishedAgent]) -> None:
-    """Have the store say which agents there are, in the place of what an earlier runtime said."""
+def publish(store: Store, agents: Iterable[PublishedAgent], *, is_shared: bool = False) -> None:
+    """Have the store say which agents there are, in the place of what an earlier runtime said.
+
+    ``is_shared``: in the place of what a runtime with agents of the same names said.
+    """
     cut = [
         msgspec.structs.replace(
             each,
@@ -31,4 +35,8 @@ def publish(store: Store, agents: Iterable[PublishedAgent]) -> None:
         )
         for each in agents
     ][:MAX_AGENTS]
-    store.publish({NOTE: msgspec.json.encode(cut).decode()})
+    key = NOTE
+    if is_shared:
+        names = "\0".join(sorted(each.name for each in cut))
+        key = f"{NOTE}:{hashlib.sha256(names.encode()).hexdigest()[:16]}"
+    store.publish({key: msgspec.json.encode(cut).decode()})

@@ -16,7 +16,7 @@ __all__ = [
 ]  # fmt: skip
 
 NOTE: Final = "agents"
-"""The key of the note."""
+"""The key of the note, or its beginning where several processes share a store."""
 
 MAX_DESCRIPTION: Final = 500
 """Characters of a description that are published."""
@@ -95,12 +95,33 @@ def _shown(variable: VariableDefinition, *, needed: bool) -> PublishedVariable:
 
 
 def published_agents(store: StoreReader) -> Sequence[PublishedAgent]:
-    """The agents of the runtime that was on the store last; none before there was one."""
-    note = store.notes(NOTE).get(NOTE)
+    """The agents of the runtime that was on the store last; none before there was one.
+
+    Of a store that several share, those of all runtimes; where workers are there that say which
+    agents they know, only these.
+    """
+    notes = store.notes(NOTE)
+    found: dict[str, PublishedAgent] = {}
+    for key in sorted(notes):
+        if key == NOTE or key.startswith(f"{NOTE}:"):
+            found.update({each.name: each for each in _decoded(notes[key])})
+    known = _known(store) if len(notes) > 1 else None
+    return [each for each in found.values() if known is None or each.name in known]
+
+
+def _decoded(note: str) -> tuple[PublishedAgent, ...]:
     try:
-        return _decoder.decode(note) if note is not None else ()
+        return _decoder.decode(note)
     except msgspec.DecodeError:  # Of a newer version, or damaged: what fsck looks at.
         return ()
+
+
+def _known(store: StoreReader) -> set[str] | None:
+    """The agents that workers know that are there; ``None`` where that is not known."""
+    workers = [each for each in store.processes() if each.is_worker]
+    if not workers or any(each.agents is None for each in workers):
+        return None
+    return {name for each in workers for name in each.agents or ()}
 
 
 _decoder: Final = msgspec.json.Decoder(tuple[PublishedAgent, ...])

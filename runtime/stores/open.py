@@ -34,8 +34,12 @@ POSTGRES: Final = ("postgresql:", "postgres:")
 """How the address of a database begins."""
 
 
-def open_store(store: str | Store, ports: Ports, *, keep: int = 10_000) -> Store:
+def open_store(
+    store: str | Store, ports: Ports, *, keep: int = 10_000, is_worker: bool = True, name: str = ""
+) -> Store:
     """The store that ``store`` names, not open yet; a ``Store`` is taken as it is.
+
+    Of one that several processes share: whether this one drives runs, and what it is called.
 
     Raises ``BadValue`` for a text that names none, and ``MissingExtra`` for one in PostgreSQL
     without the extra ``postgres``.

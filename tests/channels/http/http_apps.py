@@ -1,18 +1,22 @@
 """A hub with an app on it, and a client of the app."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import httpx
 import msgspec
+from support.shared_stores import SharedPlace
 
 from hubbub import Agent, Runtime, ScriptedModel, external_tool, tool
 from hubbub.channels.http import HttpApp
 from hubbub.hub.ports import Ports
 from hubbub.runtime.models.scripted import call, reply
 
-__all__ = ["client_of", "parsed", "served", "support"]
+__all__ = ["PROCESSES", "client_of", "parsed", "served", "support"]
+
+PROCESSES = [1]
+"""With 2, what is served is a process that only carries channels, and another one runs agents."""
 
 
 @tool(approval=True)
@@ -40,10 +44,19 @@ def client_of(app: HttpApp, host: str = "localhost") -> httpx.AsyncClient:
 async def served(
     ports: Ports, *agents: Any, store: Any = "memory", **options: Any
 ) -> AsyncIterator[tuple[Runtime, HttpApp, httpx.AsyncClient]]:
-    rt = Runtime([*(agents or (support(),))], store=store, ports=ports)
-    app = HttpApp(rt.hub, **options)
-    async with rt, app, client_of(app) as client:
-        yield rt, app, client
+    runs = [*(agents or (support(),))]
+    async with AsyncExitStack() as stack:
+        if PROCESSES[0] > 1 and store == "memory":
+            place = SharedPlace(ports.clock)
+            await stack.enter_async_context(Runtime(runs, store=place.journal(), ports=ports))
+            kept = place.journal(is_worker=False)
+            rt = Runtime(store=kept, ports=ports, role="channel")
+        else:
+            rt = Runtime(runs, store=store, ports=ports)
+        app = HttpApp(rt.hub, **options)
+        for each in (rt, app):
+            await stack.enter_async_context(each)
+        yield rt, app, await stack.enter_async_context(client_of(app))
 
 
 def parsed(answer: httpx.Response, type_: Any) -> Any:

@@ -6,26 +6,25 @@ joined ─► at work ─► SIGTERM, SIGINT ─► what rests is handed over, s
 
 import os
 import signal
-import socket
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import anyio
 import anyio.lowlevel
 from anyio.abc import TaskStatus
 
 from hubbub.hub.errors import OperatorError
-from hubbub.hub.ports import Ports
 from hubbub.hub.store.sharing import sharing_of
 from hubbub.hub.tasks.outermost import start_in
-from hubbub.runtime.cli.printing import FAILED, INTERRUPTED, Backend, CommandScreen, at_least
-from hubbub.runtime.cli.worker_log import WorkerLog
-from hubbub.runtime.runtime import Runtime
-from hubbub.runtime.stores.open import DEFAULT_STORE, open_store, place_of_store
-
-if TYPE_CHECKING:
-    from hubbub.runtime.loading.agents import LoadedAgents
+from hubbub.runtime.cli.printing import FAILED, INTERRUPTED, Backend, CommandScreen
+from hubbub.runtime.cli.processes.named_runtime import (
+    NamedRuntime,
+    ProcessSettings,
+    named_runtime,
+)
+from hubbub.runtime.cli.processes.worker_log import WorkerLog
 
 __all__ = ["worker_command"]
 
@@ -44,7 +43,7 @@ def worker_command(screen: CommandScreen) -> Callable[..., int]:
     from cyclopts import Parameter
 
     def worker(
-        module: Annotated[str, Parameter(name="MODULE:NAME")],
+        module: Annotated[str | None, Parameter(name="MODULE:NAME")] = None,
         /,
         *,
         store: str | None = None,
@@ -52,6 +51,7 @@ def worker_command(screen: CommandScreen) -> Callable[..., int]:
         capacity: int | None = None,
         grace: float | None = None,
         json: bool = False,
+        until_input_ends: Annotated[bool, Parameter(show=False)] = False,
         backend: Backend = "asyncio",
     ) -> int:
         """Run agents on a store that other processes share. No port is opened.
@@ -67,7 +67,8 @@ def worker_command(screen: CommandScreen) -> Callable[..., int]:
         ----------
         module
             A module, and in it a Runtime that is not entered yet, an agent, or a list of agents.
-            Without a name: its Runtime, or else all its agents.
+            Without a name: its Runtime, or else all its agents. Without a module: the demo's
+            agents, offline.
         store
             What keeps the runs: postgresql://… for several workers, or sqlite:FOLDER for this one
             alone (default: sqlite:.hubbub).
@@ -79,57 +80,36 @@ def worker_command(screen: CommandScreen) -> Callable[..., int]:
             Seconds that steps under way have to end when it is left. Default: 8.
         json
             Print JSON lines instead: time, event, level, and what belongs to the event.
+        until_input_ends
+            Leave, too, when standard input ends: for a program that starts workers.
         backend
             The event loop.
         """
-        from hubbub.runtime.loading.agents import load_named
-
-        found = load_named(module, Runtime)
-        if isinstance(found, Runtime):
-            given = {"--store": store, "--name": name, "--capacity": capacity, "--grace": grace}
-            _check_own(module, given)
-            runtime, place, name = found, "the store of its module", module
-        else:
-            place = place_of_store(store := store or DEFAULT_STORE)
-            name = name or f"{socket.gethostname()}:{os.getpid()}"
-            runtime = _worker(found, store, name, capacity, GRACE if grace is None else grace)
-        worker_log = WorkerLog(screen, runtime.ports.clock, as_json=json)
+        settings = ProcessSettings(store=store, name=name, capacity=capacity, grace=grace)
+        made = named_runtime(module, settings, role="worker", grace=GRACE)
+        if made.place == "memory":
+            raise OperatorError("nobody could send a worker anything in memory; give --store")
+        worker_log = WorkerLog(screen, made.runtime.ports.clock, as_json=json)
+        work = _Work(made, screen, worker_log, until_input_ends=until_input_ends)
         with worker_log.listening():
-            return screen.loop(_Work(runtime, name, place, screen, worker_log).run, backend)
+            return screen.loop(work.run, backend)
 
     return worker
-
-
-def _check_own(module: str, given: Mapping[str, object]) -> None:
-    """Raise ``OperatorError`` for options that a ``Runtime`` of a module's own has decided."""
-    if unfit := [option for option, value in given.items() if value not in (None, "")]:
-        raise OperatorError(f"{module} is a Runtime with its own settings; leave {unfit[0]} out")
-
-
-def _worker(
-    found: "LoadedAgents", store: str, name: str, capacity: int | None, grace: float
-) -> Runtime:
-    """A runtime with the agents of a module."""
-    if capacity is not None:
-        at_least(1, "--capacity", capacity)
-    ports = Ports()
-    return Runtime(
-        found.agents, found.prompts, found.tools, skills=found.skills, ports=ports,
-        store=open_store(store, ports), default_agent=found.agent.name, grace=grace,
-    )  # fmt: skip
 
 
 class _Work:
     """A worker from when it joins until it has left."""
 
     def __init__(
-        self, runtime: Runtime, name: str, place: str, screen: CommandScreen, log: WorkerLog
+        self, made: NamedRuntime, screen: CommandScreen, log: WorkerLog, *, until_input_ends: bool
     ) -> None:
-        self._runtime = runtime
-        self._name = name
-        self._place = place
+        self._made = made
+        self._runtime = made.runtime
+        self._name = made.name
+        self._place = made.place
         self._screen = screen
         self._log = log
+        self._until_input_ends = until_input_ends
         self._is_to_leave = anyio.Event()
         self._is_joined = False
         self._failure = ""
@@ -144,6 +124,9 @@ class _Work:
                 async with self._runtime:
                     self._joined()
                     start_in(group, self._watch_store(), name="worker store watch", steady=True)
+                    if self._until_input_ends:
+                        start_in(group, self._watch_input(), name="worker input", steady=True)
+                    await self._made.begin(self._runtime)
                     await self._is_to_leave.wait()
                     self._log.say("worker.leaving", "leaving", worker=self._name)
                     if self._failure:
@@ -172,6 +155,14 @@ class _Work:
             await clock.sleep(LOOK)
         self._failure = failure
         self._is_to_leave.set()
+
+    async def _watch_input(self) -> None:
+        number = sys.stdin.fileno()
+        while True:
+            await anyio.wait_readable(number)
+            if not os.read(number, 4096):
+                self._is_to_leave.set()
+                return
 
     async def _take_signals(
         self, scope: anyio.CancelScope, *, task_status: TaskStatus[None]

@@ -1,7 +1,8 @@
 """``hubbub serve``: agents over HTTP, with the inspector and the endpoints of OpenAI."""
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Final, Protocol
 from urllib.parse import quote
 
@@ -9,10 +10,13 @@ from msgspec import Struct
 
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.hub import Hub
-from hubbub.hub.ports import Ports
+from hubbub.runtime.arguments import Role
 from hubbub.runtime.cli.printing import Backend, CommandScreen
-from hubbub.runtime.runtime import Runtime
-from hubbub.runtime.stores.open import DEFAULT_STORE
+from hubbub.runtime.cli.processes.named_runtime import (
+    NamedRuntime,
+    ProcessSettings,
+    named_runtime,
+)
 
 __all__ = ["HubServer", "ServedAt", "serve_command"]
 
@@ -54,6 +58,8 @@ def serve_command(screen: CommandScreen, server: HubServer) -> Callable[..., int
         port: int = 8700,
         token: Annotated[str | None, Parameter(show_default=False)] = None,
         store: str | None = None,
+        role: Role | None = None,
+        name: str = "",
         backend: Backend = "asyncio",
     ) -> int:
         """Serve agents over HTTP: a page to watch and steer them, an API, OpenAI's endpoints.
@@ -61,12 +67,15 @@ def serve_command(screen: CommandScreen, server: HubServer) -> Callable[..., int
         Ctrl-C ends it: runs stay in their store and go on with the next start, also after
         kill -9.
 
+        With --store postgresql://… and no module it serves what workers run (hubbub worker), and
+        runs nothing itself.
+
         Parameters
         ----------
         module
             A module, and in it a Runtime that is not entered yet, an agent, or a list of agents.
-            Without a name: its Runtime, or else all its agents. Without a module: the demo's
-            agents, offline.
+            Without a name: its Runtime, or else all its agents. Without a module: those of the
+            workers that share a store in PostgreSQL; else the demo's agents, offline.
         host
             The address to listen on. Any but this machine's own needs a token.
         port
@@ -77,18 +86,30 @@ def serve_command(screen: CommandScreen, server: HubServer) -> Callable[..., int
         store
             What keeps the runs: sqlite:FOLDER (default: sqlite:.hubbub), postgresql://…, or
             memory.
+        role
+            worker: it runs agents, too (with a module, and over a store that is its own).
+            channel: other processes run them.
+        name
+            What hubbub workers calls it. Default: HOST:PROCESS.
         backend
             The event loop: uvicorn serves on asyncio, anycorn on trio.
         """
         at = ServedAt(host, port, _token(token))
         server.check(at)
-        runtime, begin = _runtime(module, store)
+        is_shared = (store or "").startswith(("postgresql:", "postgres:"))
+        made = named_runtime(
+            module,
+            ProcessSettings(store=store, role=role, name=name),
+            role="channel" if module is None and is_shared else "worker",
+            grace=GRACE,
+        )
         _allow_files()
 
         async def work() -> int:
-            async with runtime:
-                await begin(runtime)
-                await server.serve(runtime.hub, at, lambda url: _say(screen, runtime, at, url))
+            async with made.runtime:
+                await made.begin(made.runtime)
+                said = partial(_say, screen, made, at)
+                await server.serve(made.runtime.hub, at, said)
             return 0
 
         return screen.loop(work, backend)
@@ -103,34 +124,8 @@ def _token(given: str | None) -> str | None:
     return token or None
 
 
-def _runtime(
-    module: str | None, store: str | None
-) -> tuple[Runtime, Callable[[Runtime], Awaitable[object]]]:
-    """What is served, and what to do once it is entered."""
-    if module is None:
-        from hubbub.runtime.cli.served_demo import begin_served_demo, served_demo
-
-        return served_demo(store or DEFAULT_STORE), begin_served_demo
-    from hubbub.runtime.loading.agents import load_named
-
-    found = load_named(module, Runtime)
-    if isinstance(found, Runtime):
-        if store is not None:
-            raise OperatorError(f"{module} has a store of its own; leave --store out")
-        return found, _nothing
-    runtime = Runtime(
-        found.agents, found.prompts, found.tools, skills=found.skills, ports=Ports(),
-        store=store or DEFAULT_STORE, default_agent=found.agent.name, grace=GRACE,
-    )  # fmt: skip
-    return runtime, _nothing
-
-
-async def _nothing(runtime: Runtime) -> None:
-    """An own module's agents begin nothing by themselves."""
-
-
-def _say(screen: CommandScreen, runtime: Runtime, at: ServedAt, url: str) -> None:
-    names = ", ".join(runtime.definitions.names)
+def _say(screen: CommandScreen, made: NamedRuntime, at: ServedAt, url: str) -> None:
+    names = ", ".join(made.runtime.definitions.names) or f"what workers run on {made.place}"
     screen.write(f"serving {names} at {url}")
     if at.token is not None and screen.can_draw():  # What is no terminal may be a log.
         screen.write(f"open {url}/#token={quote(at.token, safe='')}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from hubbub.hub.ports import Ports
+from hubbub.hub.store.store import Store
 from hubbub.runtime.demo.assets import agents as assets
 from hubbub.runtime.demo.chat.agents import chat_agents
 from hubbub.runtime.demo.chat.model import offline_models
@@ -21,9 +22,8 @@ LATENCY: Final = 0.6
 """Seconds that a model takes: one can follow what happens."""
 
 
-def served_demo(store: str) -> Runtime:
+def served_demo(store: Store, ports: Ports, *, capacity: int | None = None) -> Runtime:
     """A runtime with the agents of the demos, not entered yet."""
-    ports = Ports()
     folder, wanted = own_documents()
     survey = Survey(Demo(folder=folder, wanted=wanted, latency=LATENCY), ports)
     chat = chat_agents(offline_models(ports, latency=LATENCY), ports, folder=Path.cwd())
@@ -36,6 +36,7 @@ def served_demo(store: str) -> Runtime:
         ports=ports,
         default_agent=chat.agent.name,
         grace=0,  # Nothing is lost: what is not done is done again.
+        capacity=capacity,
     )
     survey.runtime = runtime
     return runtime

@@ -1,0 +1,66 @@
+"""Which agents there are, as processes know that have none themselves."""
+
+import pytest
+from support.agents import echo_model, model_agent
+from support.workers import workers
+
+from hubbub.hub.store.memory import MemoryJournal
+from hubbub.hub.store.reader import ProcessRow
+from hubbub.runtime.finding.published import publish, published_agents
+from hubbub.runtime.inspection.published import PublishedAgent
+
+pytestmark = pytest.mark.anyio
+
+
+def echoes(*names):
+    return [model_agent(echo_model(0.1), name=name) for name in names]
+
+
+async def test_a_channel_knows_the_agents_of_all_workers_and_says_of_none_that_it_has_them():
+    async with workers(lambda: echoes("one", "both"), 1) as store:
+        await store.begin(agents=echoes("two", "both"))
+        async with store.channel_runtime() as channel:
+            assert set(await channel.hub.ask("runtime", "agents")) == {"one", "two", "both"}
+            assert (await channel.hub.ask("runtime", "agent two"))["name"] == "two"
+            assert await channel.hub.ask("runtime", "agent three") is None
+
+
+class Served:
+    """A reader of notes, and of workers that know some agents."""
+
+    def __init__(self, store, *workers):
+        self._reader = store.reader()
+        self._workers = workers
+
+    def __getattr__(self, name):
+        return getattr(self._reader, name)
+
+    def processes(self):
+        return [
+            ProcessRow(name=str(number), is_worker=True, trees=0, running=0, agents=agents)
+            for number, agents in enumerate(self._workers)
+        ]
+
+
+def _published(*names):
+    return [PublishedAgent(name=name, title=f"of {len(names)}") for name in names]
+
+
+def test_agents_of_former_deploys_are_left_out_once_workers_say_what_they_know():
+    store = MemoryJournal()
+    for names in (("old", "one"), ("one", "two"), ("three",)):
+        publish(store, _published(*names), is_shared=True)
+    names = [each.name for each in published_agents(Served(store))]
+    assert sorted(names) == ["old", "one", "three", "two"]  # Nobody is there who knows better.
+    served = Served(store, ("one", "two"), ("three",))
+    assert sorted(each.name for each in published_agents(served)) == ["one", "three", "two"]
+    anybody = Served(store, ("one",), None)
+    assert len(published_agents(anybody)) == 4
+
+
+def test_the_same_agents_again_take_the_place_of_what_was_said_of_them():
+    store = MemoryJournal()
+    publish(store, [PublishedAgent(name="one", title="before")], is_shared=True)
+    publish(store, [PublishedAgent(name="one", title="after")], is_shared=True)
+    assert [each.title for each in published_agents(store.reader())] == ["after"]
+    assert len(store.reader().notes("agents")) == 1
