@@ -199,9 +199,7 @@ class Runtime(RunAccess):
         )
         self._calls = InlineCalls(services, self.outcomes, self.runs)
         super().__init__(services, self.outcomes, families.look_at, accounts)
-        if self._is_worker or self.definitions.names:
-            known = published(self.definitions, self.env)
-            publish(hub.journal, known, is_shared=hub.share.sharing is not None)
+        publish(hub.journal, published(self.definitions, self.env))
         self._grace = grace
         self._timing: TaskHandle[Any, None] | None = None
         self._stop_serving: Callable[[], None] | None = None

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from hubbub.hub.store.sharing import sharing_of
 from hubbub.hub.store.store import Store
 from hubbub.runtime.inspection.published import (
     MAX_DESCRIPTION,
@@ -21,10 +22,11 @@ MAX_AGENTS: Final = 10_000
 """How many are published."""
 
 
-def publish(store: Store, agents: Iterable[PublishedAgent], *, is_shared: bool = False) -> None:
+def publish(store: Store, agents: Iterable[PublishedAgent]) -> None:
     """Have the store say which agents there are, in the place of what an earlier runtime said.
 
-    ``is_shared``: in the place of what a runtime with agents of the same names said.
+    In a store that several share, in the place of what a runtime with agents of the same names
+    said; one that has none says nothing.
     """
     cut = [
         msgspec.structs.replace(
@@ -36,7 +38,9 @@ def publish(store: Store, agents: Iterable[PublishedAgent], *, is_shared: bool =
         for each in agents
     ][:MAX_AGENTS]
     key = NOTE
-    if is_shared:
+    if sharing_of(store) is not None:
+        if not cut:
+            return
         names = "\0".join(sorted(each.name for each in cut))
         key = f"{NOTE}:{hashlib.sha256(names.encode()).hexdigest()[:16]}"
     store.publish({key: msgspec.json.encode(cut).decode()})

@@ -96,25 +96,25 @@ def serve_command(screen: CommandScreen, server: HubServer) -> Callable[..., int
         """
         at = ServedAt(host, port, _token(token))
         server.check(at)
-        is_shared = (store or "").startswith(("postgresql:", "postgres:"))
-        made = named_runtime(
-            module,
-            ProcessSettings(store=store, role=role, name=name),
-            role="channel" if module is None and is_shared else "worker",
-            grace=GRACE,
-        )
+        made = _made(module, ProcessSettings(store=store, role=role, name=name))
         _allow_files()
-
-        async def work() -> int:
-            async with made.runtime:
-                await made.begin(made.runtime)
-                said = partial(_say, screen, made, at)
-                await server.serve(made.runtime.hub, at, said)
-            return 0
-
-        return screen.loop(work, backend)
+        return screen.loop(partial(_serve, screen, server, made, at), backend)
 
     return serve
+
+
+def _made(module: str | None, settings: ProcessSettings) -> NamedRuntime:
+    """Without a module, a store that workers share is served for them."""
+    is_shared = (settings.store or "").startswith(("postgresql:", "postgres:"))
+    role: Role = "channel" if module is None and is_shared else "worker"
+    return named_runtime(module, settings, role=role, grace=GRACE)
+
+
+async def _serve(screen: CommandScreen, server: HubServer, made: NamedRuntime, at: ServedAt) -> int:
+    async with made.runtime:
+        await made.begin(made.runtime)
+        await server.serve(made.runtime.hub, at, partial(_say, screen, made, at))
+    return 0
 
 
 def _token(given: str | None) -> str | None:

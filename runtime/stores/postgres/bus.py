@@ -55,7 +55,6 @@ class PostgresBus:
         self._clock = clock
         self._tasks: TaskHost | None = None
         self._db: psycopg.Connection[object] | None = None
-        self._scope = anyio.CancelScope()
         self._channels: dict[Topic, str] = {}
         self._waiting: deque[tuple[Topic, bytes]] = deque()
         self._wants: bytes | None = None
@@ -69,6 +68,7 @@ class PostgresBus:
 
     def open(self, hear: Hear, tasks: TaskHost) -> None:
         self._tasks = tasks
+        self._scope = anyio.CancelScope()  # Needs an event loop, which a store is made without.
         tasks.start(self._live(hear), name="hubbub bus")
 
     def publish(self, topic: Topic, frame: bytes) -> None:

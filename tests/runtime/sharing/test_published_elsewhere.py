@@ -46,10 +46,16 @@ def _published(*names):
     return [PublishedAgent(name=name, title=f"of {len(names)}") for name in names]
 
 
+class SharedNotes(MemoryJournal):
+    """A store that others share, too."""
+
+    sharing = object()
+
+
 def test_agents_of_former_deploys_are_left_out_once_workers_say_what_they_know():
-    store = MemoryJournal()
+    store = SharedNotes()
     for names in (("old", "one"), ("one", "two"), ("three",)):
-        publish(store, _published(*names), is_shared=True)
+        publish(store, _published(*names))
     names = [each.name for each in published_agents(Served(store))]
     assert sorted(names) == ["old", "one", "three", "two"]  # Nobody is there who knows better.
     served = Served(store, ("one", "two"), ("three",))
@@ -59,8 +65,9 @@ def test_agents_of_former_deploys_are_left_out_once_workers_say_what_they_know()
 
 
 def test_the_same_agents_again_take_the_place_of_what_was_said_of_them():
-    store = MemoryJournal()
-    publish(store, [PublishedAgent(name="one", title="before")], is_shared=True)
-    publish(store, [PublishedAgent(name="one", title="after")], is_shared=True)
+    store = SharedNotes()
+    publish(store, [PublishedAgent(name="one", title="before")])
+    publish(store, [PublishedAgent(name="one", title="after")])
+    publish(store, [])
     assert [each.title for each in published_agents(store.reader())] == ["after"]
     assert len(store.reader().notes("agents")) == 1
