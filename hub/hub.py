@@ -37,10 +37,11 @@ from hubbub.hub.near_misses import kind_of
 from hubbub.hub.pipeline import Pipeline
 from hubbub.hub.ports import Ports
 from hubbub.hub.prompts import Prompts
+from hubbub.hub.receipt import Receipt
 from hubbub.hub.relay.delta_relay import DeltaRelay
 from hubbub.hub.sending import Sending
 from hubbub.hub.store.cursor import cursor_of, read_all
-from hubbub.hub.store.journal import Selection
+from hubbub.hub.store.journal import Commit, Selection
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.store.store import Store
 from hubbub.hub.task_host import TaskHost
@@ -288,17 +289,25 @@ class Hub(Sending, Subscribing):
     async def publish(self, event: Event) -> None:
         """``emit``, and return when the event is committed and dispatched.
 
-        Raises ``StoreFailed`` when the store could not keep it.
+        What is addressed to a run is in its inbox then, or was before.  Raises ``StoreFailed`` when
+        the store could not keep it, and what ``Receipt.raise_if_rejected`` raises for what was
+        refused (``UnknownRun``, ``RunEnded``, ``CallerError``).
         """
         self.pipeline.check("publish")
         if not isinstance(event, Event):
             raise BadValue("publish", f"expected an Event, not {kind_of(event)}")
         done = anyio.Event()
-        commit = self.pipeline.emit(event, done.set)
+        told = self.pipeline.emit(event, done.set)
         await done.wait()
+        self.check_told(told)
+
+    def check_told(self, told: Commit | Receipt | None) -> None:
+        """Raise what ``publish`` raises, where what was emitted has been refused."""
         self.check_store()
-        if commit is not None and commit.error:
-            raise BadValue("publish", commit.error)
+        if isinstance(told, Receipt):
+            told.raise_if_rejected()
+        elif told is not None and told.error:
+            raise BadValue("publish", told.error)
 
     def check_store(self) -> None:
         """Raise ``StoreFailed`` if the store accepts nothing any more."""

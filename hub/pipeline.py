@@ -145,11 +145,12 @@ class Pipeline:
 
     # ── emitting ─────────────────────────────────────────────────────────────────────────────
 
-    def emit(self, event: Event, done: Callable[[], None] | None = None) -> Commit | None:
+    def emit(self, event: Event, done: Callable[[], None] | None = None) -> Commit | Receipt | None:
         """Put an event where it belongs: an inbox, the hub's lane, or the dispatch alone.
 
-        ``done`` is called when it is committed and dispatched.  Returns the commit of an event
-        that goes into the hub's lane.  Raises ``BadValue`` for what JSON cannot hold and
+        ``done`` is called once, whatever becomes of it: when it is committed and dispatched, or
+        refused.  Returns what says which: the commit of an event that goes into the hub's lane, the
+        receipt of one for an inbox.  Raises ``BadValue`` for what JSON cannot hold and
         ``ReservedEvent`` for what only the runtime may say.
         """
         home = home_of(event)
@@ -161,13 +162,11 @@ class Pipeline:
             if event.__class__ in _RESERVED:
                 raise ReservedEvent(event.type)
             if isinstance(event, SessionReply):
-                self._emit_reply(event, done)
-                return None
+                return self._emit_reply(event, done)
             # A sender does not decide where a run is in its tree.
             event = structs.replace(event, root_run_id="", parent_run_id=None)
-            self.deliver(event, done)  # type: ignore[arg-type]
-            return None
-        event = self._stamp(event)
+            return self.deliver(event, done)  # type: ignore[arg-type]
+        event = scope.stamped(event, self.ports.clock.now())
         if home == "none":
             self.emit_ephemeral(event, done)
             return None
@@ -181,7 +180,7 @@ class Pipeline:
     ) -> Commit:
         """Write an event into the hub's lane, and ``notes`` into the store, in one commit."""
         if not event.at:
-            event = self._stamp(event)
+            event = scope.stamped(event, self.ports.clock.now())
         commit = Commit(events=(event,), notes=notes)
         commit.about = event.run_id
         if done is not None:
@@ -189,14 +188,7 @@ class Pipeline:
         self.submit(commit)
         return commit
 
-    def _stamp(self, event: Event) -> Event:
-        now, fields = self.ports.clock.now(), scope.current()
-        if not fields:
-            return structs.replace(event, at=now, lane="", seq=0)
-        missing = {name: value for name, value in fields.items() if not getattr(event, name)}
-        return structs.replace(event, at=now, lane="", seq=0, **missing)
-
-    def _emit_reply(self, event: SessionReply, done: Callable[[], None] | None) -> None:
+    def _emit_reply(self, event: SessionReply, done: Callable[[], None] | None) -> Receipt:
         """A reply that is emitted counts as one that is given by ``reply``."""
         receipt = self.prompts.reply(event)
         was_sent = receipt.run_id != ""  # Then its rejection is a dead letter already.
@@ -211,6 +203,7 @@ class Pipeline:
             receipt.watch(settled)
         else:
             settled(receipt)
+        return receipt
 
     def emit_ephemeral(self, event: Event, done: Callable[[], None] | None = None) -> None:
         """Dispatch a stamped event, behind the same run's uncommitted durable ones."""
@@ -246,10 +239,13 @@ class Pipeline:
     ) -> Receipt:
         """Put an event, with the ``contents`` of its parts, into the inbox of whom ``to`` and
         ``by`` name, or the event itself.  The receipt tells what became of it; what is rejected, as
-        all is from ``close`` on, and somebody counts on is a dead letter.  Raises as ``check``."""
+        all is from ``close`` on, and somebody counts on is a dead letter.  ``done`` is called
+        then, too.  Raises as ``check``."""
         receipt = Receipt()
         if self.is_closed:
             receipt.settle("rejected", "hub closed")
+            if done is not None:
+                done()
             return receipt
         self.check("send_to_run")
         receipt.home = self.home
@@ -265,6 +261,8 @@ class Pipeline:
         if refused:
             receipt.settle("rejected", refused)
             self.dispatcher.refused(delivery.to, refused, delivery.event)
+            if done is not None:
+                done()
             return receipt
         commit = Commit(deliveries=(delivery,))
         commit.receipt, commit.about = receipt, delivery.to

@@ -36,6 +36,7 @@ from hubbub.hub.near_misses import kind_of
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.store.journal import Addressing as By
+from hubbub.hub.store.journal import Commit
 from hubbub.hub.tasks.callables import is_async
 from hubbub.hub.texts import check_label
 
@@ -123,21 +124,22 @@ class RunHub(Subscribing):
         self._emit(event, None)
 
     async def publish(self, event: Event) -> None:
-        """``emit``, and return when the event is committed and dispatched."""
+        """``emit``, and return when the event is committed and dispatched; raises as
+        ``Hub.publish`` where it is refused."""
         self._pipeline.check("publish")
         done = anyio.Event()
-        self._emit(event, done.set)
+        told = self._emit(event, done.set)
         await done.wait()
-        self.hub.check_store()
+        self.hub.check_told(told)
 
-    def _emit(self, event: Event, done: Callable[[], None] | None) -> None:
+    def _emit(self, event: Event, done: Callable[[], None] | None) -> Commit | Receipt | None:
         if not isinstance(event, Event):
             raise BadValue("emit", f"expected an Event, not {kind_of(event)}")
         if not self._run.is_live:
             log.info("event.dropped", run_id=self._run.lane.run_id, event_type=event.type)
             if done is not None:
                 done()
-            return
+            return None
         home = home_of(event)
         if home == "in":
             source: dict[str, Any] = {}
@@ -145,8 +147,7 @@ class RunHub(Subscribing):
                 source["from_run"] = True
                 if not event.source:
                     source["source"] = self._run.lane.run_id
-            self._pipeline.emit(structs.replace(event, **source), done)
-            return
+            return self._pipeline.emit(structs.replace(event, **source), done)
         if home == "none":
             check_texts(event)
         else:
@@ -172,8 +173,9 @@ class RunHub(Subscribing):
             self._pipeline.emit_ephemeral(event)
             if done is not None:
                 done()
-            return
+            return None
         self._run.write(structs.replace(event, **placed) if placed else event, done)
+        return None
 
     def _listen(
         self,

@@ -1,9 +1,10 @@
 """Dead letters: what nobody will handle, told once as ``hub:dead_letter``.
 
-Only what somebody counts on becomes one: a message, that of a reset too, a child's result, a reply.
+Only what somebody counts on becomes one: a message, that of a reset too, a child's result, a reply,
+and an opening that is refused.  One that was accepted has an outcome with its run.
 """
 
-from hubbub.hub.events import HubDeadLetter, InLane
+from hubbub.hub.events import HubDeadLetter, InLane, SessionOpen
 from hubbub.hub.logs import log
 from hubbub.hub.store.inbox_rules import can_be_left_over
 from hubbub.hub.store.journal import Commit
@@ -13,7 +14,7 @@ __all__ = ["dead_letter_of", "unhandled"]
 
 def dead_letter_of(to: str, reason: str, event: InLane, *, at: int) -> HubDeadLetter | None:
     """The letter that says so of an item for run ``to``; ``None`` where nobody counts on it."""
-    if not can_be_left_over(event):
+    if not (can_be_left_over(event) or isinstance(event, SessionOpen)):
         return None
     log.info("message.undeliverable", to=to, reason=reason)
     return HubDeadLetter(
@@ -25,12 +26,13 @@ def dead_letter_of(to: str, reason: str, event: InLane, *, at: int) -> HubDeadLe
 def unhandled(commit: Commit) -> list[tuple[str, str, InLane]]:
     """What nobody will handle because of a commit: for whom it was, why, and what.
 
-    Without a receipt nobody hears otherwise that a delivery was rejected; and a run that ends
-    leaves what its inbox still holds.
+    Without a receipt nobody hears otherwise that a delivery was rejected, but for an opening: who
+    opens a child has the reason with the commit.  And a run that ends leaves what its inbox still
+    holds.
     """
     found: list[tuple[str, str, InLane]] = []
     if commit.receipt is None:
-        refused = (x for x in commit.deliveries if x.outcome == "rejected")
+        refused = (x for x in commit.deliveries if x.outcome == "rejected" and x.new is None)
         found += [(each.to, each.reason, each.event) for each in refused]
     if commit.status == "ended":
         ending = commit.events[-1] if commit.events else None

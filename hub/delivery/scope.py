@@ -5,11 +5,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from typing import Any, Final
 
+from msgspec import structs
+
 from hubbub.hub.errors import BadValue
+from hubbub.hub.events import Event
 from hubbub.hub.texts import check_id_size, check_labels
 from hubbub.hub.values import check_counts
 
-__all__ = ["FIELDS", "clear", "current", "restore", "scoped"]
+__all__ = ["FIELDS", "clear", "current", "restore", "scoped", "stamped"]
 
 FIELDS: Final = frozenset(
     ("run_id", "root_run_id", "parent_run_id", "agent", "side", "label", "turn", "call_id")
@@ -26,6 +29,15 @@ def clear() -> Token[dict[str, Any] | None]:
 
 
 restore = _fields.reset
+
+
+def stamped(event: Event, at: int) -> Event:
+    """An event that is emitted now, with the fields of its scope that it does not give."""
+    fields = current()
+    if not fields:
+        return structs.replace(event, at=at, lane="", seq=0)
+    missing = {name: value for name, value in fields.items() if not getattr(event, name)}
+    return structs.replace(event, at=at, lane="", seq=0, **missing)
 
 
 @contextmanager

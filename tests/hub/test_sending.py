@@ -373,7 +373,7 @@ async def test_emitting_a_message_sends_it(hub):
     run_id = await open_run(hub)
     dead = letters(hub)
     await hub.publish(SessionMessage(run_id=run_id, content="hello", source="web"))
-    await hub.publish(SessionMessage(run_id=NOBODY, content="lost"))
+    hub.emit(SessionMessage(run_id=NOBODY, content="lost"))
     (message,) = await hub.read(run_id, types="session:message")
     assert (message.content, message.lane) == ("hello", "in")
     assert [letter.message.content for letter in dead] == ["lost"]
