@@ -114,7 +114,7 @@ async def test_reply_that_is_emitted_counts_like_one_that_is_given(hub):
     )
     assert await hub.ask("user", "How are you?") == "emitted"
     assert dead == []
-    await hub.publish(SessionReply(prompt_id="no such prompt", content="lost"))
+    hub.emit(SessionReply(prompt_id="no such prompt", content="lost"))
     assert [(d.reason, d.message.content) for d in dead] == [("unknown", "lost")]
 
 
