@@ -32,7 +32,8 @@ def unhandled(commit: Commit) -> list[tuple[str, str, InLane]]:
     """
     found: list[tuple[str, str, InLane]] = []
     if commit.receipt is None:
-        refused = (x for x in commit.deliveries if x.outcome == "rejected" and x.new is None)
+        refused = [x for x in commit.deliveries if x.outcome == "rejected"]
+        refused = [x for x in refused if not isinstance(x.event, SessionOpen)]
         found += [(each.to, each.reason, each.event) for each in refused]
     if commit.status == "ended":
         ending = commit.events[-1] if commit.events else None
