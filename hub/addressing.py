@@ -26,6 +26,7 @@ from hubbub.hub.events import (
     SessionClose,
     SessionMessage,
     SessionOpen,
+    SessionPrompt,
     SessionReply,
     SessionReset,
     SessionResult,
@@ -165,6 +166,7 @@ class Addressing:
         "is_shared",
         "refusal_of_files",
         "refusal_of_limits",
+        "refusal_of_reply",
         "refusal_of_seed",
     )
 
@@ -184,6 +186,8 @@ class Addressing:
         """Why a run of an agent cannot begin with a history, or with these tools."""
         self.refusal_of_limits: Callable[[Limits], str] | None = None
         """Why a tree of runs cannot have these limits."""
+        self.refusal_of_reply: Callable[[SessionPrompt, SessionReply], str] | None = None
+        """Why a reply does not fit what a run asks that another process drives."""
         self.default_agent = ""
         """The agent of an opening that names none."""
 
@@ -198,7 +202,8 @@ class Addressing:
             case SessionMessage():
                 delivery = Delivery(
                     event, target, by=by, source=event.source, key=event.key,
-                    limit=self._max_inbox, agents=self._takers, touches=is_from_user(event),
+                    limit=self._max_inbox, agents=None if self.is_shared else self.agents,
+                    touches=is_from_user(event),
                 )  # fmt: skip
                 if event.attachments:
                     delivery.refusal_of_files = self.refusal_of_files
@@ -216,12 +221,6 @@ class Addressing:
                 return Delivery(event, "", by="every")
             case _:
                 return Delivery(event, target, by=by)
-
-    @property
-    def _takers(self) -> Collection[str] | None:
-        """The agents whose runs take messages, where that can be said: other processes may have
-        others."""
-        return None if self.is_shared else self.agents
 
     def _opening(self, event: SessionOpen, run_id: str) -> Delivery:
         given = None
@@ -277,7 +276,7 @@ class Addressing:
         source, key = identity_of(event) if event.message is not None else ("", "")
         delivery = Delivery(
             event, run_id, source=source, key=key, limit=self._max_inbox, new=new, touches=True,
-            agents=self._takers,
+            agents=None if self.is_shared else self.agents,
         )  # fmt: skip
         delivery.refusal_of_files = refuse
         return delivery

@@ -28,6 +28,7 @@ from hubbub.hub.delivery import scope
 from hubbub.hub.delivery.contents import Contents, ContentsUnderWay
 from hubbub.hub.delivery.dead_letters import dead_letter_of, unhandled
 from hubbub.hub.delivery.dispatch import MAX_NESTED, Dispatcher
+from hubbub.hub.delivery.interruption import settle_interruption
 from hubbub.hub.delivery.pending_prompt import ANSWERED
 from hubbub.hub.errors import Closed, LimitExceeded, ReservedEvent
 from hubbub.hub.events import (
@@ -87,14 +88,14 @@ class Pipeline:
     """
 
     __slots__ = (
-        "_dispatch", "_mail_under_way", "_uncommitted", "_unwatch", "addressing", "contents",
-        "dispatcher", "home", "in_flight", "is_closed", "journal", "ports", "prompts",
+        "_dispatch", "_mail_under_way", "_tasks", "_uncommitted", "_unwatch", "addressing",
+        "contents", "dispatcher", "home", "in_flight", "is_closed", "journal", "ports", "prompts",
     )  # fmt: skip
 
     def __init__(self, journal: Journal, ports: Ports, tasks: TaskHost, max_inbox: int) -> None:
         self.journal = journal
         self.ports = ports
-        self.home = tasks.home
+        self.home, self._tasks = tasks.home, tasks
         self.addressing = Addressing(ports, max_inbox)
         self.contents = ContentsUnderWay(journal, ports.blobs, tasks)
         self.dispatcher = Dispatcher(journal, ports, tasks)
@@ -390,9 +391,6 @@ class Pipeline:
             is_taken = delivery.outcome in taken
             self.addressing.move_values(new.run_id, delivery.run_ids[0] if is_taken else None)
         owner = self.dispatcher.owner
-        if delivery.event.__class__ is SessionAbort and owner is not None:
-            reached = [each for run in delivery.run_ids for each in owner.interrupted_with(run)]
-            receipt.run_ids = tuple(dict.fromkeys(reached))
         if delivery.outcome == "accepted" and delivery.event.lane:
             receipt.cursor = cursor_of(self.journal.name, delivery.event)
             receipt.created = delivery.event.__class__ is SessionOpen
@@ -402,7 +400,10 @@ class Pipeline:
         if delivery.outcome == "duplicate" and delivery.event.__class__ is SessionReply:
             # Of replies only the first counts, and what this one says may be something else.
             delivery.outcome, delivery.reason = "rejected", ANSWERED
-        receipt.settle(delivery.outcome or "rejected", delivery.reason)
+        if delivery.event.__class__ is SessionAbort and owner is not None:
+            settle_interruption(receipt, commit, owner, self.journal, self._tasks)
+        else:
+            receipt.settle(delivery.outcome or "rejected", delivery.reason)
         if delivery.outcome == "rejected":
             if delivery.reason == "unreadable" and owner is not None:
                 owner.found_damage(receipt.run_id)

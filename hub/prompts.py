@@ -96,9 +96,11 @@ class Prompts:
         self._asleep: dict[str, list[PendingPrompt]] = {}
         """Prompts that end with their asker's run, whose end is not committed yet."""
         self._is_shared = sharing_of(pipeline.journal) is not None
-        deliver = self._deliver_elsewhere if self._is_shared else None
+        deliver = pipeline.deliver if self._is_shared else None
         self._tasks = tasks
-        self._ended = EndedPrompts(pipeline.journal, tasks, pipeline.ports.clock, deliver)
+        self._ended = EndedPrompts(
+            pipeline.journal, tasks, pipeline.ports.clock, deliver, pipeline.addressing
+        )
         self._stopping: dict[str, list[str]] = {}
         """Reasons of the interruptions and terminations on their way to runs that ask, in order."""
         self._services: dict[str, Service] = {}
@@ -145,6 +147,8 @@ class Prompts:
         if owner is None or address == USER:
             prompt = self._new(run_id, address, check)
             return await self._ask(prompt, asker, question, options, timeout)
+        if asker is None:
+            await self._ended.check_here(address)
         await owner.read_waits(address)
         prompt = self._new(run_id, address, check)
         with owner.asking(run_id, address, lambda: prompt.is_open):
@@ -329,10 +333,6 @@ class Prompts:
             self._pipeline.emit_ephemeral(event)
         self.end(prompt_id, end_of(event))
         return Receipt("accepted")
-
-    def _deliver_elsewhere(self, reply: SessionReply, run_id: str) -> Receipt:
-        """A reply to what a run asks that another process drives: its inbox decides."""
-        return self._pipeline.deliver(reply, to=run_id)
 
     def replied_elsewhere(self, reply: SessionReply) -> None:
         """Another process has brought a reply to a run: it is the first one, as the store says."""

@@ -111,7 +111,7 @@ class RunAccess:
                 f"run {run_id}: limits are those of a tree; give them to its root, "
                 f"{info.root_run_id}"
             )
-        if limits is not None:
+        if limits is not None and self.hub.share.sharing is None:
             await self._accounts.learn(info.root_run_id, limits, self.hub.journal)
         receipt = self.hub.pipeline.deliver(SessionLimits(limits=limits), to=run_id)
         await receipt

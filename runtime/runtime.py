@@ -36,7 +36,7 @@ from hubbub.hub.message import check_limits
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.store import Store
 from hubbub.hub.tasks.cancelling import defer_interrupts
-from hubbub.hub.texts import check_label, check_labels
+from hubbub.hub.texts import check_labels
 from hubbub.hub.values import check_counts
 from hubbub.runtime.activities.other_runs import OtherRuns
 from hubbub.runtime.arguments import Role, check_arguments, check_role
@@ -171,7 +171,7 @@ class Runtime(RunAccess):
         has_servers = self._is_worker and self.definitions.servers
         self._servers = McpServers(self.definitions, hub) if has_servers else None
         live = LiveRuns()
-        accounts = TreeAccounts(self.definitions, live.by_id, limits)
+        accounts = TreeAccounts(self.definitions, live.by_id, limits, hub.share.owns)
         services = self.services = Services(
             hub, self.definitions, catalog, self.env, budgets, accounts, Timers(hub.ports.clock),
             Phase(hub.tasks.home), self._servers or NoToolServers(self.definitions),
@@ -346,7 +346,11 @@ class Runtime(RunAccess):
         history that is not well-formed), ``CallerError`` (an agent that takes none), ``Closed``.
         """
         self.phase.check_open()
-        name = self._name_of(agent, input)
+        if isinstance(agent, str) and self._ownership.opens_any:
+            check_labels(agent=agent)
+            name = agent
+        else:
+            name = definition_of(self.services, agent, input).name
         _check_env(env)
         receipt = self.hub.open(
             name, input, session_key=session_key, run_id=run_id, once=once,
@@ -376,20 +380,17 @@ class Runtime(RunAccess):
         are outcomes, not exceptions.  Raises ``BadValue`` for a model agent without an input.
         """
         self.phase.check_open()
-        name = self._name_of(agent, input)
+        if isinstance(agent, str) and self._ownership.opens_any:
+            check_labels(agent=agent)
+            name = agent
+        else:
+            name = definition_of(self.services, agent, input).name
         if env is not None:
             _check_env(env)
         if limits is not None:
             check_limits(limits)
         outcome, _ = await self._calls.run(name, input, env, limits)
         return outcome
-
-    def _name_of(self, agent: str | AgentDefinition, input: object) -> str:
-        """The name of an agent that is to be started with ``input``."""
-        if isinstance(agent, str) and not (self._is_worker or self.definitions.names):
-            check_label("agent", agent)
-            return agent
-        return definition_of(self.services, agent, input).name
 
     def executable(self, agent: str | AgentDefinition[Output]) -> ExecutableAgent[Output]:
         """The agent as workflow code sees it."""

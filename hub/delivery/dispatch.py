@@ -86,6 +86,10 @@ class Owner(Protocol):
         """The run and those it waits for: what an interruption of it reaches."""
         ...
 
+    async def interrupted_elsewhere(self, run_id: str, seq: int) -> tuple[str, ...]:
+        """The same, where another process drives the run: as it is on record at that item."""
+        ...
+
     def waits_for(self, run_id: str, other: str) -> bool:
         """Whether a run waits, maybe through others, for an outcome of another."""
         ...

@@ -2,7 +2,7 @@
 
 ended in this process, lately   remembered
 asked by a run, whenever        read from the lane of the run, which is in the prompt's id
-anything else                   ``unknown``
+anything else                   ``unknown``, or only for the process that asks to say
 
 Where several processes share the store, what a run asks may be open in another one.  Then its lane
 alone counts: a reply to what is open there goes to the run's inbox, which takes the first one.
@@ -11,7 +11,8 @@ alone counts: a reply to what is open there goes to the run's inbox, which takes
 import re
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from functools import partial
+from typing import Final, Protocol, TypeAlias
 
 from hubbub.hub.delivery.pending_prompt import (
     ANSWERED,
@@ -20,12 +21,13 @@ from hubbub.hub.delivery.pending_prompt import (
     problem_of,
     read_reply,
 )
-from hubbub.hub.errors import HubbubError
+from hubbub.hub.errors import CallerError, HubbubError
 from hubbub.hub.events import AgentComplete, SessionPrompt, SessionPromptEnd, SessionReply
 from hubbub.hub.events.event import ending_words
 from hubbub.hub.ports import Clock
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.store.journal import Journal, Selection
+from hubbub.hub.store.sharing import sharing_of
 from hubbub.hub.task_host import TaskHost
 from hubbub.hub.texts import check_text
 
@@ -39,9 +41,21 @@ MAX_LOOKUPS: Final = 100
 
 HUB_CLOSED: Final = "hub closed"
 UNKNOWN: Final = "unknown"
+ELSEWHERE: Final = "unknown here: it is no run's, and only the process that asks takes its reply"
 AWAY: Final = "the process that asked has stopped, and its run has not come back yet"
 
-Deliver: TypeAlias = Callable[[SessionReply, str], Receipt]
+Deliver: TypeAlias = Callable[..., Receipt]
+"""``Pipeline.deliver``."""
+
+
+class Refusals(Protocol):
+    """Who knows what fits."""
+
+    @property
+    def refusal_of_reply(self) -> Callable[[SessionPrompt, SessionReply], str] | None:
+        """Why a reply does not fit what a run asks; empty where it does, as far as is known."""
+        ...
+
 
 _TYPES: Final = frozenset(
     {SessionPrompt.type, SessionPromptEnd.type, SessionReply.type, AgentComplete.type}
@@ -62,12 +76,18 @@ class EndedPrompts:
     """The prompts of one hub that are not open."""
 
     def __init__(
-        self, journal: Journal, tasks: TaskHost, clock: Clock, deliver: Deliver | None = None
+        self,
+        journal: Journal,
+        tasks: TaskHost,
+        clock: Clock,
+        deliver: Deliver | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
         self._journal = journal
         self._clock = clock
         self._deliver = deliver
         """Brings a reply to a run that another process drives; ``None`` where none does."""
+        self._refusals = refusals
         self._tasks = tasks
         self._reasons: OrderedDict[str, str] = OrderedDict()
         self._looked_up: set[Receipt] = set()
@@ -90,11 +110,24 @@ class EndedPrompts:
             reason = ""  # It may have ended in this process alone.
         can_read = self._tasks.is_open and len(self._looked_up) < MAX_LOOKUPS
         if reason or not can_read or not is_of_run:
-            return Receipt("rejected", reason or UNKNOWN)
+            is_elsewhere = self._deliver is not None and asker_of(prompt_id) == "hub"
+            return Receipt("rejected", reason or (ELSEWHERE if is_elsewhere else UNKNOWN))
         receipt = Receipt()
         self._looked_up.add(receipt)
         self._tasks.start(self._look_up(reply, receipt), name="hubbub reply")
         return receipt
+
+    async def check_here(self, address: str) -> None:
+        """Raise ``CallerError`` where another process drives the run that nobody's run asks: its
+        reply would not come here."""
+        if self._deliver is None:
+            return
+        sharing, info = sharing_of(self._journal), await self._journal.info(address)
+        if info is not None and sharing is not None and not sharing.owns(info.root_run_id):
+            raise CallerError(
+                f"run {address}: another process drives it, and its reply would reach only a run; "
+                "ask from a run's code (ctx.hub.ask), or say it and wait: handle.ask(…)"
+            )
 
     def close(self) -> None:
         """The hub closes; nothing is read any more."""
@@ -116,7 +149,9 @@ class EndedPrompts:
     ) -> str:
         """Bring a reply to whom another process drives; returns why that would be in vain."""
         now = self._clock.now()
-        prompt = PendingPrompt(asked.prompt_id, asked.run_id, asked.to, asked.kind)
+        refuse = None if self._refusals is None else self._refusals.refusal_of_reply
+        check = None if refuse is None else partial(refuse, asked)
+        prompt = PendingPrompt(asked.prompt_id, asked.run_id, asked.to, asked.kind, check)
         if asked.timeout is not None and now >= asked.at + int(asked.timeout * 1_000_000):
             return EXPIRED
         event = read_reply(prompt, reply, now)
@@ -129,7 +164,7 @@ class EndedPrompts:
             receipt.key, receipt.cursor = sent.key, sent.cursor
             receipt.settle(sent.status, sent.reason)
 
-        deliver(event, asked.run_id).watch(told)
+        deliver(event, to=asked.run_id).watch(told)
         return ""
 
     async def _read(self, prompt_id: str) -> tuple[str, SessionPrompt | None]:

@@ -93,13 +93,14 @@ class TreeBudgets:
         self._over.pop(root_run_id, None)
         self._roots_over.discard(root_run_id)
 
-    async def load(self, root_run_id: str, journal: Journal) -> None:
-        """Count the runs of a tree that was begun elsewhere."""
-        if root_run_id in self.by_root:
+    async def load(self, root_run_id: str, journal: Journal, *, is_own: bool = True) -> None:
+        """Count the runs of a tree that was begun elsewhere; each time, where another process
+        drives it."""
+        if root_run_id in self.by_root and is_own:
             return
         runs = await journal.runs(live=False, root_run_id=root_run_id)
         tree = [run for run in runs if run.run_id != root_run_id]
-        if tree and root_run_id not in self.by_root:
+        if tree and (root_run_id not in self.by_root or not is_own):
             live = sum(run.status != "ended" for run in tree)
             self.by_root[root_run_id] = structs.replace(self.fresh, live=live, spawned=len(tree))
             if all(r.run_id != root_run_id or r.status == "ended" for r in runs):

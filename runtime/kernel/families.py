@@ -26,7 +26,7 @@ from hubbub.hub import events as e
 from hubbub.hub.hub import Hub
 from hubbub.hub.logs import log
 from hubbub.hub.own_lane import OwnLane
-from hubbub.hub.store.journal import LoadedRun
+from hubbub.hub.store.journal import LoadedRun, Selection
 from hubbub.runtime.kernel.ancestry import runs_above
 from hubbub.runtime.kernel.budgets import TreeBudgets
 from hubbub.runtime.kernel.current_run import CURRENT_READER
@@ -204,7 +204,8 @@ class Families:
         info, journal = loaded.info, self._hub.journal
         children = [event for event in loaded.events if isinstance(event, e.AgentChild)]
         if info.parent_run_id is not None or children:
-            await self._budgets.load(info.root_run_id, journal)
+            is_own = self._hub.share.owns(info.root_run_id)
+            await self._budgets.load(info.root_run_id, journal, is_own=is_own)
         await self._accounts.load(loaded, journal)
         known = self._statuses.get(info.run_id, {})
         for child in children:
@@ -293,6 +294,23 @@ class Families:
         found: list[str] = [run_id]
         for each in found:
             found += [child for child in self._waited_by(each) if child not in found]
+        return tuple(found)
+
+    async def interrupted_elsewhere(self, run_id: str, seq: int) -> tuple[str, ...]:
+        """The same, of a run that another process drives: as the store has it at the item with
+        this number in its inbox, by calls of models alone."""
+        journal = self._hub.journal
+        until = await journal.position(run_id, "in", seq)
+        found = [run_id]
+        for each in found:
+            events: list[e.Event] = []
+            position, end = 0, until or journal.tip
+            selection = Selection(run_id=each)
+            while position < end:
+                page, position = await journal.read(selection, after=position, until=end)
+                events += [event for event in page if event.lane == "own"]
+            waited = _waited_for(fold_all(EMPTY, events))
+            found += [child for child in waited if child not in found]
         return tuple(found)
 
     def waits_for(self, run_id: str, other: str) -> bool:

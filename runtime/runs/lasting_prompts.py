@@ -249,6 +249,23 @@ class LastingPrompts:
             return "; ".join(problem.problems)
         return ""
 
+    def misfit(self, asked: e.SessionPrompt, reply: SessionReply) -> str:
+        """Why a reply does not fit what a run asks that another process drives; empty where it
+        does, or where that is not known here."""
+        if asked.schema_json is not NULL:
+            return answer_problem(asked.schema_json, reply)
+        if asked.kind != "approval" or reply.arguments_json is NULL:
+            return ""
+        problem = ""
+        for side in ("side_a", "side_b"):
+            if self._services.definitions.find_side(asked.agent, side) is not None:
+                kept = LastingPrompt(
+                    asked.prompt_id, asked.kind, agent=asked.agent, side=side, tool=asked.tool
+                )
+                if not (problem := self._check(kept, reply)):
+                    return ""
+        return problem
+
     # ── what a person's words answer ─────────────────────────────────────────────────────────
 
     def heard(self, item: InLane) -> None:

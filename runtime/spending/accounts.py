@@ -13,7 +13,7 @@ Rules
 * What is decided by it is recorded by the run that decides: no fold looks here.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -124,6 +124,7 @@ class TreeAccounts:
         "_asked",
         "_definitions",
         "_live",
+        "_owns",
         "_unlimited",
         "by_root",
         "default",
@@ -132,8 +133,14 @@ class TreeAccounts:
     )
 
     def __init__(
-        self, definitions: Definitions, live: Mapping[str, CountedRun], default: Limits | None
+        self,
+        definitions: Definitions,
+        live: Mapping[str, CountedRun],
+        default: Limits | None,
+        owns: Callable[[str], bool] = lambda root_run_id: True,
     ) -> None:
+        self._owns = owns
+        """Whether a tree is this process's to drive; of others nothing is kept."""
         self._definitions = definitions
         self._live = live
         self.default = default
@@ -261,6 +268,8 @@ class TreeAccounts:
         """Know what the tree of a run may use and has used, and how long the run was at work."""
         info = loaded.info
         root = info.root_run_id
+        if not self._owns(root):
+            return
         if root not in self.by_root and root not in self._unlimited:
             limits = await self._limits_of_tree(loaded, journal)
             if limits is None:
@@ -331,6 +340,8 @@ class TreeAccounts:
         for live in self._live.values():
             if live.lane.root_run_id == root:
                 account.note(live.lane.run_id, live.lane.parent_run_id, live.thread.spent)
+        if not self._owns(root):
+            return account
         if limits is not None:
             self.by_root[root] = account
         elif account.spent.model_calls >= MANY_CALLS or len(infos) >= MANY_RUNS:

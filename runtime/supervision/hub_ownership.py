@@ -17,7 +17,7 @@ __all__ = ["HubOwnership"]
 class HubOwnership:
     """Makes a runtime's runs the ones that a hub's mail is for, from ``begin`` to ``end``."""
 
-    __slots__ = ("_default_agent", "_definitions", "_hub", "_opens_any", "_prices", "_runs")
+    __slots__ = ("_default_agent", "_definitions", "_hub", "_prices", "_runs", "opens_any")
 
     def __init__(
         self,
@@ -29,9 +29,9 @@ class HubOwnership:
         *,
         is_worker: bool,
     ) -> None:
-        self._opens_any = not (is_worker or definitions.names)
+        self.opens_any = not (is_worker or definitions.names)
         """Whether agents are named here that only other processes know."""
-        if default_agent and not self._opens_any:
+        if default_agent and not self.opens_any:
             definitions.agent(default_agent)
         self._hub = hub
         self._runs = runs
@@ -44,10 +44,12 @@ class HubOwnership:
         self._hub.set_owner(self._runs)
         addressing = self._hub.addressing
         names = self._definitions.names
-        addressing.agents = None if self._opens_any else frozenset(names)
-        addressing.refusal_of_seed = self._definitions.refusal_of_seed
+        addressing.agents = None if self.opens_any else frozenset(names)
         addressing.refusal_of_files = NamedFiles(self._definitions).refusal
-        addressing.refusal_of_limits = self._refusal_of_limits
+        addressing.refusal_of_reply = self._runs.refusal_of_reply
+        if not self.opens_any:
+            addressing.refusal_of_seed = self._definitions.refusal_of_seed
+            addressing.refusal_of_limits = self._refusal_of_limits
         addressing.default_agent = self._default_agent
 
     def end(self) -> None:
@@ -58,6 +60,7 @@ class HubOwnership:
         addressing = self._hub.addressing
         addressing.agents = addressing.refusal_of_seed = None
         addressing.refusal_of_files = addressing.refusal_of_limits = None
+        addressing.refusal_of_reply = None
 
     def _refusal_of_limits(self, limits: Limits) -> str:
         """Why a tree cannot be begun with these limits."""

@@ -47,8 +47,7 @@ class InlineCalls:
         A caller that is cancelled terminates the run.  Raises ``BadValue`` for a model agent that
         is given nothing: it would wait for a message that nobody can send.
         """
-        definition = self._services.definitions.find_agent(agent)
-        if input is None and definition is not None and not definition.is_code:
+        if input is None and self._is_model(agent):
             raise BadValue("input", _NOTHING_SAID)
         input_json, message = (
             (encode_given("input", input), None)
@@ -72,7 +71,8 @@ class InlineCalls:
             ):
                 await receipt
                 receipt.raise_if_rejected()
-            if not hub.share.owns(run_id):
+            sharing = hub.share.sharing
+            if sharing is not None and not sharing.owns(run_id):
                 caller.dismiss()  # Another process drives it.
             # Others run too, however fast the model is; and a caller cancelled before ends here.
             await anyio.lowlevel.checkpoint()
@@ -104,6 +104,10 @@ class InlineCalls:
             runs.callers.pop(run_id, None)
             expected.pop(run_id, None)
         return outcome, kept.error
+
+    def _is_model(self, agent: str) -> bool:
+        definition = self._services.definitions.find_agent(agent)
+        return definition is not None and not definition.is_code
 
     async def _serve_for_a_run(self, run_id: str, caller: InlineCaller) -> None:
         """The caller is a run's code, whose wait may be what makes room for the run it is for."""

@@ -14,7 +14,9 @@ from functools import partial
 from typing import Final
 
 from hubbub.hub import events as e
-from hubbub.hub.events import Event
+from hubbub.hub.errors import HubbubError
+from hubbub.hub.events import Event, InLane, Limits
+from hubbub.hub.logs import log
 from hubbub.hub.store.journal import RunInfo
 from hubbub.runtime.kernel.families import Families
 from hubbub.runtime.kernel.live import LiveRun, LiveRuns
@@ -51,7 +53,12 @@ class OwnedTrees:
         take_out: Callable[[LiveRun], object],
         left_id: Callable[[str], object],
         resume: Callable[[Sequence[str]], object],
+        wake: Callable[[InLane], object],
     ) -> None:
+        self._wake = wake
+        """Gives an item to its run."""
+        self._learned: set[tuple[str, int]] = set()
+        """Limits for which it is known what has been used."""
         self._services = services
         self._hub = services.hub
         self._share = services.hub.share
@@ -73,6 +80,9 @@ class OwnedTrees:
 
     def claimed(self, root_run_ids: Collection[str]) -> None:
         """These trees were another process's, or nobody's: go on with what there is."""
+        for root in root_run_ids:  # Known since somebody asked for it, when another one drove it.
+            self._services.budgets.forget(root)
+            self._services.accounts.forget(root)
         if not self._services.phase.is_leaving:
             self._hub.tasks.start(self._take_up(tuple(root_run_ids)), name="hubbub claim")
 
@@ -121,6 +131,30 @@ class OwnedTrees:
             self._services.budgets.forget(root)
             self._services.accounts.forget(root)
         self._services.phase.progressed()
+
+    def takes(self, item: InLane) -> bool:
+        """Whether an item is for a run of this process, and its run can have it now.
+
+        It gets limits when it is known what its tree has used: who sends them may not know.
+        """
+        if not self._share.owns(item.root_run_id):
+            return False
+        if isinstance(item, e.SessionLimits) and item.limits is not None:
+            if (item.run_id, item.seq) not in self._learned:
+                learning = self._learn(item, item.limits)
+                self._hub.tasks.start(learning, name="hubbub limits")
+                return False
+            self._learned.discard((item.run_id, item.seq))
+        return True
+
+    async def _learn(self, item: InLane, limits: Limits) -> None:
+        try:
+            await self._services.accounts.learn(item.root_run_id, limits, self._hub.journal)
+        except HubbubError as error:  # What cannot be read says so where it is driven.
+            log.warning("limits.unread", run_id=item.run_id, error=str(error))
+        self._learned.add((item.run_id, item.seq))
+        self._wake(item)
+        self._learned.discard((item.run_id, item.seq))
 
     # ── handed over ──────────────────────────────────────────────────────────────────────────
 

@@ -90,6 +90,7 @@ class Supervisor:
         self.found_damage = self.quarantine.found_damage
         self.report_dropped = self.quarantine.report_dropped
         self.interrupted_with = families.interrupted_with
+        self.interrupted_elsewhere = families.interrupted_elsewhere
         self.look_at = families.look_at
         self._sharing = services.hub.share.sharing
         self.masker = FailureMasks(services, live).masker
@@ -98,6 +99,7 @@ class Supervisor:
         lending = Lending(live, families, self.quarantine, self._bring)
         shared = compose(self, lending)
         self._prompts = shared.prompts
+        self.refusal_of_reply = shared.prompts.misfit
         self._loader = Loader(
             shared, live, self.trials, self.quarantine, restore,
             callers=self.callers, left_id=self.left_id, lend_again=lending.lend_again,
@@ -114,7 +116,7 @@ class Supervisor:
         self.trees = OwnedTrees(
             services, live, families, outcomes, shared.prompts, self._loader, self._ready,
             self.quarantine, deadlines=self._deadlines, take_out=self._lose, left_id=self.left_id,
-            resume=self._resume,
+            resume=self._resume, wake=self.wake,
         )  # fmt: skip
         self.claimed, self.lost = self.trees.claimed, self.trees.lost
         self.crowded = self.trees.crowded
@@ -211,7 +213,7 @@ class Supervisor:
 
     def wake(self, item: InLane) -> None:
         """An item entered an inbox."""
-        if self._sharing is not None and not self._sharing.owns(item.root_run_id):
+        if self._sharing is not None and not self.trees.takes(item):
             return
         run_id = item.run_id
         if item.root_run_id in self._prompts.by_root:
