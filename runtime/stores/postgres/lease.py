@@ -17,7 +17,7 @@ import psycopg
 
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.store.placement import ANYTHING
-from hubbub.runtime.stores.postgres.migrations import newest
+from hubbub.runtime.stores.postgres.migrations import format_of, new_records, newest
 from hubbub.runtime.stores.postgres.schema import LOCK, check_server
 from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
 from hubbub.runtime.stores.sql.in_use import StoreInUse
@@ -53,6 +53,8 @@ class WorkerLease:
         self.db = db
         self.is_worker = is_worker
         self.ttl = ttl
+        self.format, self.records = newest(), new_records()
+        """What this program knows, and which records those before it do not."""
         self.offer = ANYTHING
         """Which trees are claimed."""
         self.drains = False
@@ -92,10 +94,17 @@ class WorkerLease:
         self.begin()
 
     def begin(self) -> None:
-        """Begin a new lease: nothing is owned under it yet."""
+        """Begin a new lease: nothing is owned under it yet.
+
+        Raises ``OperatorError`` where the tables have left this program behind.
+        """
         kind = "worker" if self.is_worker else "channel"
-        values = (newest(), self._name, kind, self.ttl, self.drains, *self.offered)
-        (self.worker,) = self.db.execute(_BEGIN, values).fetchone()
+        values = (self.format, self._name, kind, self.ttl, self.drains, *self.offered)
+        found = self.db.execute(_BEGIN, values).fetchone()
+        if found is None:  # The tables were changed since they were looked at.
+            format_of(self.db)
+            raise OperatorError(f"{self.db.address.place}: the tables have changed; start again")
+        (self.worker,) = found
         self.own.add(self.worker)
         self.group = self.acknowledged = 0
 
@@ -223,8 +232,9 @@ def holder_of(db: PostgresConnection) -> str:
 _BACKEND: Final = "(SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid())"
 _BEGIN: Final = (
     "INSERT INTO worker (format, name, kind, live, expires, drains, agents, capacity, pid, "
-    "connected) VALUES (?1, ?2, ?3, true, clock_timestamp() + make_interval(secs => ?4::float8), "
-    f"?5, ?6, ?7, pg_backend_pid(), {_BACKEND}) RETURNING id"
+    "connected) SELECT ?1, ?2, ?3, true, clock_timestamp() + make_interval(secs => ?4::float8), "
+    f"?5, ?6, ?7, pg_backend_pid(), {_BACKEND} FROM meta "
+    "WHERE key = 'reads' AND value::integer <= ?1 FOR SHARE OF meta RETURNING id"
 )
 _CONNECTED: Final = (
     f"UPDATE worker SET pid = pg_backend_pid(), connected = {_BACKEND} "

@@ -9,6 +9,8 @@
 * The first process of a newer version that opens the store upgrades it, under a lock, while others
   are at work on it.  A process that the tables have left behind is refused with one line, and so is
   the upgrade while a process is at work that would be left behind.
+* What a version records that the one before does not know has a format of its own, too.  A tree
+  with such a record is only for processes that know it (``tree.needs``): who owns it lets it go.
 * A step and its number are one transaction; indexes are built before it, without holding up
   anybody.  Whenever the process dies, the tables are of one format, and the next one goes on.
 
@@ -32,7 +34,7 @@ from hubbub.runtime.stores.sql.whole_copy import unfinished_copy
 
 __all__ = [
     "FIRST", "UNFINISHED", "Upgrade", "check_format", "format_of", "formats", "making",
-    "newest", "upgrade",
+    "new_records", "newest", "upgrade",
 ]  # fmt: skip
 
 FIRST: Final = 1
@@ -48,13 +50,15 @@ class Upgrade(Struct, frozen=True, kw_only=True):
     ``beside``: the oldest format of a program that works on them all the same: the newest one of
     the version before this.  ``changes``: statements, in one transaction, each of which takes no
     time worth mentioning.  ``indexes``: by name what each is on, as ``"ON run (title)"``; of tables
-    and columns that are there before the step.
+    and columns that are there before the step.  ``records``: types of events that programs of the
+    formats before do not know.
     """
 
     to: int
     beside: int
     changes: tuple[str, ...] = ()
     indexes: Mapping[str, str] = {}
+    records: tuple[str, ...] = ()
 
 
 STEPS: tuple[Upgrade, ...] = ()
@@ -70,6 +74,11 @@ def formats() -> dict[str, str]:
     """What ``meta`` says of tables that this program has made."""
     reads = max((step.beside for step in STEPS), default=FIRST)
     return {"format": str(newest()), "reads": str(reads)}
+
+
+def new_records() -> Mapping[str, int]:
+    """The types of events that not every program knows, with the formats of those that do."""
+    return {type_: step.to for step in STEPS for type_ in step.records}
 
 
 def format_of(db: PostgresConnection) -> int | None:
@@ -180,7 +189,7 @@ def _take(db: PostgresConnection, step: Upgrade) -> None:
         # it now, and none waits for a table while it has one that is changed here.
         execute("LOCK TABLE head IN EXCLUSIVE MODE")
         execute("LOCK TABLE worker IN EXCLUSIVE MODE")
-        execute("SELECT value FROM meta WHERE key = 'format' FOR UPDATE")
+        execute("SELECT value FROM meta FOR UPDATE")
         _check_left_behind(db, step.to, step.beside)
         for change in step.changes:
             execute(change)

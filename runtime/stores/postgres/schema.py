@@ -74,7 +74,7 @@ CREATE TABLE worker (
 ) {_HOT.format(10)};
 CREATE TABLE tree (
   root bigint PRIMARY KEY, owner bigint, epoch bigint NOT NULL DEFAULT 0,
-  want text COLLATE "C" NOT NULL, live bigint NOT NULL
+  want text COLLATE "C" NOT NULL, live bigint NOT NULL, needs integer NOT NULL DEFAULT 1
 );
 CREATE INDEX tree_owner ON tree (owner);
 CREATE TABLE run (

@@ -14,7 +14,8 @@ from typing import Final
 from msgspec import Struct
 
 from hubbub.hub.errors import CallerError
-from hubbub.hub.events import Event
+from hubbub.hub.events import CustomEvent, Event
+from hubbub.hub.events.codec import UnknownEvent
 from hubbub.hub.ports import Clock
 from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.placement import ANYTHING, Offer
@@ -36,6 +37,9 @@ class Terms(Struct, frozen=True):
 
 
 UNKNOWN: Final = -1
+
+_UNKNOWN: Final = (CustomEvent, UnknownEvent)
+"""What an event is read as whose type this program does not have."""
 
 
 class PostgresShare:
@@ -224,7 +228,12 @@ class PostgresShare:
         self.lose(tuple(self._owned))
 
     def heard(self, events: Sequence[Event]) -> None:
-        """Others have written these."""
+        """Others have written these.
+
+        A tree with an item that this program does not know is another process's by that.
+        """
+        if unknown := {x.root_run_id for x in events if x.lane == "in" and isinstance(x, _UNKNOWN)}:
+            self.lose([root for root in unknown if root in self._owned])
         if self.sharer is not None and events:
             self.sharer.heard_elsewhere(events)
 

@@ -12,6 +12,7 @@ of its own, so that no group of commits that waits for its turn keeps the lease 
 
 import selectors
 import socket
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
@@ -207,28 +208,46 @@ class Tail:
         return bool(self._db.execute(_REAP, (self._lease.worker, ttl)).fetchall())
 
     def places(self) -> tuple[Mapping[str, int], list[WorkerLoad]]:
-        """How many trees nobody owns, by agent, and what the workers own and offer."""
+        """How many trees nobody owns, by agent, and what the workers own and offer: those that
+        know all that this one knows."""
+        free, loads = self._places()
+        counts: Counter[str] = Counter()
+        for (needs, agent), count in free.items():
+            if needs <= self._lease.format:
+                counts[agent] += count
+        return counts, [load for format_, load in loads if format_ >= self._lease.format]
+
+    def _places(self) -> tuple[Mapping[tuple[int, str], int], list[tuple[int, WorkerLoad]]]:
+        """Trees that nobody owns, by what they need and by agent; workers, with their formats."""
         self.connect()
         lease = self._lease
         heard = max(0.0, lease.ttl - min(FRESH, lease.ttl / 2))
         with self._db.pipeline():
             free = self._db.execute(_FREE)
             loads = self._db.execute(_LOADS, (lease.worker, heard))
-        return dict(free.fetchall()), [
-            WorkerLoad(number, trees, Offer(None if agents is None else frozenset(agents), room))
-            for number, trees, agents, room in loads
-        ]
+        counts = {(needs, agent): count for needs, agent, count in free}
+        found = []
+        for number, trees, agents, room, format_ in loads:
+            offer = Offer(None if agents is None else frozenset(agents), room)
+            found.append((format_, WorkerLoad(number, trees, offer)))
+        return counts, found
 
     def claim(self) -> tuple[int, Claims]:
         """Claim free trees, up to a share: for which lease, and by root the epochs and agents."""
-        free, loads = self.places()
+        free, loads = self._places()
         worker = self._lease.worker
         claims: dict[str, tuple[int, str]] = {}
-        if not any(load.number == worker for load in loads):  # It drains, or is over.
+        if not any(load.number == worker for _, load in loads):  # It drains, or is over.
             return worker, claims
-        for agent, count in placed(free, loads)[worker].items():
-            found = self._db.execute(_CLAIM, (worker, min(count, CLAIMS), agent))
-            claims |= {root: (epoch, agent) for root, epoch in found}
+        # First those that few can take.
+        for needs in sorted(
+            {needs for needs, _ in free if needs <= self._lease.format}, reverse=True
+        ):
+            able = [load for format_, load in loads if format_ >= needs]
+            there = {agent: count for (level, agent), count in free.items() if level == needs}
+            for agent, count in placed(there, able)[worker].items():
+                found = self._db.execute(_CLAIM, (worker, min(count, CLAIMS), agent, needs))
+                claims |= {root: (epoch, agent) for root, epoch in found}
         return worker, claims
 
     def page(self, after: int, until: int | None, version: int) -> Page:
@@ -291,16 +310,17 @@ _REAP: Final = (
     "UPDATE worker SET live = false WHERE id IN "
     f"(SELECT id FROM worker WHERE {_OVER} FOR UPDATE SKIP LOCKED) RETURNING id"
 )
-_FREE: Final = f"SELECT want, count(*) FROM tree WHERE {_IS_FREE} GROUP BY want"
+_FREE: Final = f"SELECT needs, want, count(*) FROM tree WHERE {_IS_FREE} GROUP BY needs, want"
 _LOADS: Final = (
-    "SELECT id, (SELECT count(*) FROM tree WHERE owner = worker.id), agents, capacity FROM worker "
+    "SELECT id, (SELECT count(*) FROM tree WHERE owner = worker.id), agents, capacity, format "
+    "FROM worker "
     "WHERE live AND NOT drains AND kind = 'worker' AND (id = ?1 OR "
     "expires >= clock_timestamp() + make_interval(secs => ?2::float8)) ORDER BY id"
 )
 """One of which nothing is heard gets no more."""
 _CLAIM: Final = f"""
 WITH wanted AS (
-  SELECT root FROM tree WHERE ({_IS_FREE}) AND want = ?3 ORDER BY root LIMIT ?2
+  SELECT root FROM tree WHERE ({_IS_FREE}) AND want = ?3 AND needs = ?4 ORDER BY root LIMIT ?2
   FOR UPDATE SKIP LOCKED
 ), claimed AS (
   UPDATE tree SET owner = ?1, epoch = epoch + 1 FROM wanted

@@ -84,6 +84,8 @@ class PostgresWriter(LedgerWriter):
         self.tip, *depths = self._db.execute(select).fetchone()
         self.depths = (depths[0], depths[1], depths[2])
         self._seen, self._transaction = -1, 0
+        self._needs: dict[int, int] = {}
+        """By root, the formats that know what is recorded by the group."""
         self._is_touched = False
         """Whether what is in memory may be of an attempt that came to nothing."""
 
@@ -149,6 +151,7 @@ class PostgresWriter(LedgerWriter):
         with db.pipeline():
             self._send(changes)
             self._trees.send()
+            self._send_needs()
             self._send_beside(batch)
             self._send_head(changes)
             # From here on the server may have it, and nobody may hear of that.
@@ -206,6 +209,9 @@ class PostgresWriter(LedgerWriter):
             execute(_PUT_NUMBERS, (list(new.values()), list(new)))
             self._rows.new_numbers = {}
         if changes.events:
+            for _, _, root, lane, _, type_, *_ in changes.events:
+                if lane != "hub" and (needs := self._lease.records.get(type_)):
+                    self._needs[root] = max(needs, self._needs.get(root, 0))
             execute(_PUT_EVENTS, (*_columns(changes.events), self._lease.worker))
         if changes.waiting:
             execute(_PUT_WAITING, _columns(changes.waiting))
@@ -218,6 +224,12 @@ class PostgresWriter(LedgerWriter):
             execute(_TAKE, _columns(changes.taken))
         if changes.notes:
             execute(_PUT_NOTES, _columns(list(dict(changes.notes).items())))
+
+    def _send_needs(self) -> None:
+        """Note which trees have records that not every program at work knows."""
+        if self._needs:
+            self._db.execute(_PUT_NEEDS, (list(self._needs), list(self._needs.values())))
+            self._needs = {}
 
     def _send_beside(self, batch: Sequence[Operation]) -> None:
         """Contents that accepted items name, and values of secrets."""
@@ -297,6 +309,12 @@ _PUT_RUNS: Final = (
     "in_seq = excluded.in_seq, chain = excluded.chain, waiting = excluded.waiting, "
     "messages = excluded.messages, recent = excluded.recent"
 )  # fmt: skip
+_PUT_NEEDS: Final = (
+    "UPDATE tree SET needs = greatest(tree.needs, new.needs), owner = CASE "
+    "WHEN new.needs > (SELECT format FROM worker WHERE id = tree.owner) THEN NULL ELSE owner END "
+    "FROM unnest(?::bigint[], ?::integer[]) AS new (root, needs) WHERE tree.root = new.root"
+)
+"""An owner that does not know the record loses the tree."""
 _TAKE: Final = (
     f"DELETE FROM waiting USING unnest({_unnested(_BIG, _BIG)}) AS taken (run, seq) "
     "WHERE waiting.run = taken.run AND waiting.seq = taken.seq"
