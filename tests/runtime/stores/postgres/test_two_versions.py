@@ -64,7 +64,7 @@ async def at_work(address: str, *steps: Upgrade, name: str = "") -> AsyncIterato
 
 
 async def wait_until(condition: Callable[[], bool]) -> None:
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while not condition():  # noqa: ASYNC110
             await anyio.sleep(0.05)
 
