@@ -2,8 +2,12 @@
 
     uv run python -m tests.torture.run --cycles 500
     uv run python -m tests.torture.run --vfs 5000
+    uv run python -m tests.torture.nemesis --seconds 600
 
 ``run`` is the command; ``worker`` the process that is killed, ``workload`` what it does,
 ``killing`` the one that kills it, ``audit`` what must hold of the folder afterwards, and ``power``
 the disk that loses power under the store's writer.
+
+``nemesis`` is the command for several processes over one PostgreSQL; ``story`` what is done to
+them, ``member`` one of them.
 """
