@@ -20,6 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from hubbub.hub.events import Event
+from hubbub.hub.store.journal import RunInfo
 
 __all__ = ["Sharer", "Sharing", "sharing_of"]
 
@@ -81,6 +82,10 @@ class Sharing(Protocol):
 
     def trees(self) -> Mapping[str, str]:
         """The trees that are this process's, as far as it knows: by root the agent of that."""
+        ...
+
+    async def runs_of(self, root_run_ids: Collection[str]) -> Sequence[RunInfo]:
+        """Every live run of these trees, by creation: at once, however many they are."""
         ...
 
     async def hand_over(self, root_run_ids: Collection[str]) -> None:

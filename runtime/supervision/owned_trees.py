@@ -87,10 +87,8 @@ class OwnedTrees:
             self._hub.tasks.start(self._take_up(tuple(root_run_ids)), name="hubbub claim")
 
     async def _take_up(self, roots: Sequence[str]) -> None:
-        journal = self._hub.journal
-        infos: list[RunInfo] = []
-        for root in roots:
-            infos += await journal.runs(root_run_id=root)
+        assert self._share.sharing is not None
+        infos = await self._share.sharing.runs_of(roots)
         infos = [info for info in infos if self._is_to_come(info)]
         for info in infos:
             self._forget(info.run_id)

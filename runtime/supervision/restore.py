@@ -81,10 +81,12 @@ class Boot:
         return await self._to_resume(journal, await journal.ready())
 
     async def _read_trees(self, journal: Journal, roots: Iterable[str]) -> None:
-        for root in roots:
-            if left := await _read_left(journal, _note_of(root)):
-                self._left.update(left)
-                journal.submit(Commit(notes={_note_of(root): ""}))
+        notes = await journal.notes(_note_of(""))
+        read = {note: left for root in roots if (left := _left_in(notes, note := _note_of(root)))}
+        for left in read.values():
+            self._left.update(left)
+        if read:
+            journal.submit(Commit(notes=dict.fromkeys(read, "")))
 
     async def _to_resume(self, journal: Journal, ready: Sequence[str]) -> Sequence[str]:
         if not self._is_context_only:
@@ -144,7 +146,11 @@ def _note_of(root_run_id: str) -> str:
 
 
 async def _read_left(journal: Journal, key: str) -> dict[str, int]:
-    text = (await journal.notes(key)).get(key)
+    return _left_in(await journal.notes(key), key)
+
+
+def _left_in(notes: Mapping[str, str], key: str) -> dict[str, int]:
+    text = notes.get(key)
     try:
         return msgspec.json.decode(text, type=dict[str, int]) if text else {}
     except msgspec.DecodeError as error:  # Then every run counts as killed.

@@ -372,6 +372,10 @@ class SharedMemoryJournal:
         await self._reach()
         return await self._kept.runs(live=live, root_run_id=root_run_id)
 
+    async def runs_of(self, root_run_ids: Collection[str]) -> Sequence[RunInfo]:
+        roots = frozenset(root_run_ids)
+        return [info for info in await self.runs() if info.root_run_id in roots]
+
     async def ready(self) -> Sequence[str]:
         """Of the trees that are owned; like ``timed``."""
         await self._reach()

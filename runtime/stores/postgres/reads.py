@@ -3,7 +3,7 @@
 A server that is away is waited for, for some time: nobody takes it for damage.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -13,7 +13,7 @@ import psycopg
 from hubbub.hub.errors import StoreFailed
 from hubbub.hub.logs import log
 from hubbub.hub.ports import Ports
-from hubbub.hub.store.journal import LoadedRun
+from hubbub.hub.store.journal import LoadedRun, RunInfo
 from hubbub.hub.store.reader import StoreReader, StoreUnreadable
 from hubbub.hub.values import check_grace
 from hubbub.runtime.stores.postgres.hearing import Hearing
@@ -85,6 +85,9 @@ class PostgresReads(QueuedStore):
         if self._is_open:
             await self._hearing.hear_until(position, self._wait_told)
         return loaded
+
+    async def _runs_of(self, root_run_ids: Collection[str]) -> Sequence[RunInfo]:
+        return await self._ask(partial(self._reader.runs_of, root_run_ids))
 
     async def ready(self) -> Sequence[str]:
         """Of the trees that are owned; like ``timed``."""

@@ -17,7 +17,7 @@ from hubbub.hub.errors import CallerError
 from hubbub.hub.events import CustomEvent, Event
 from hubbub.hub.events.codec import UnknownEvent
 from hubbub.hub.ports import Clock
-from hubbub.hub.store.journal import Commit
+from hubbub.hub.store.journal import Commit, RunInfo
 from hubbub.hub.store.placement import ANYTHING, Offer
 from hubbub.hub.store.sharing import Sharer
 from hubbub.runtime.stores.postgres.trees import CameTo
@@ -45,8 +45,8 @@ _UNKNOWN: Final = (CustomEvent, UnknownEvent)
 class PostgresShare:
     """The ``Sharing`` of a store in PostgreSQL.
 
-    ``hand_over`` and ``drain`` do in the database what the methods say; ``attached`` is called when
-    there is somebody to be told, ``offered`` when another offer is to be known.
+    ``hand_over``, ``drain`` and ``runs_of`` do in the database what the methods say; ``attached``
+    is called when there is somebody to be told, ``offered`` when another offer is to be known.
     """
 
     def __init__(
@@ -57,13 +57,14 @@ class PostgresShare:
         ttl: float,
         hand_over: Callable[[Sequence[str]], Awaitable[None]],
         drain: Callable[[], Awaitable[None]],
+        runs_of: Callable[[Collection[str]], Awaitable[Sequence[RunInfo]]],
         attached: Callable[[], object],
         offered: Callable[[], object],
     ) -> None:
         self._clock = clock
         self.is_worker = is_worker
         self._ttl = ttl
-        self._do_hand_over, self._do_drain = hand_over, drain
+        self._do_hand_over, self._do_drain, self._do_runs_of = hand_over, drain, runs_of
         self._attached, self._offered = attached, offered
         self.sharer: Sharer | None = None
         self.drains = False
@@ -102,6 +103,10 @@ class PostgresShare:
         self.offered = Offer(None if agents is None else frozenset(agents), capacity)
         self.drains = False
         self._offered()
+
+    async def runs_of(self, root_run_ids: Collection[str]) -> Sequence[RunInfo]:
+        """Every live run of these trees, by creation."""
+        return await self._do_runs_of(root_run_ids)
 
     async def hand_over(self, root_run_ids: Collection[str]) -> None:
         """Give up trees, behind all that was submitted; see ``Sharing``."""

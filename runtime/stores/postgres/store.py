@@ -97,7 +97,8 @@ class PostgresStore(PostgresReads):
         """What is written of the batch under way."""
         self._share = PostgresShare(
             self._ports.clock, is_worker=is_worker, ttl=ttl, hand_over=self._hand_over,
-            drain=self._drain, attached=self._attached, offered=self._offered,
+            drain=self._drain, runs_of=self._runs_of, attached=self._attached,
+            offered=self._offered,
         )  # fmt: skip
         self.sharing: Sharing = self._share
 

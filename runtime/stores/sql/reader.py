@@ -5,7 +5,7 @@ Runs in the store's reading thread, or, for the command line, wherever it is cal
 
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -174,6 +174,16 @@ class SqlReader:
             where, values = f"{where} AND {_OF_TREE}", (root_run_id, root_run_id)
         select = f"{_SELECT_INFO} WHERE {where} ORDER BY born"
         return [_info(found) for found in self._db.execute(select, values)]
+
+    def runs_of(self, root_run_ids: Collection[str]) -> Sequence[RunInfo]:
+        """Every live run of these trees; for a database that has arrays."""
+        select = (
+            f"{_SELECT_INFO} WHERE status <> 'ended' AND number IN ("
+            "SELECT number FROM address WHERE run_id = ANY(?1) UNION ALL "
+            "SELECT number FROM run WHERE root_run_id = ANY(?1) AND parent_run_id IS NOT NULL) "
+            "ORDER BY born"
+        )
+        return [_info(found) for found in self._db.execute(select, (list(root_run_ids),))]
 
     def ready(self) -> Sequence[str]:
         select = "SELECT run_id FROM run WHERE ready = 1 ORDER BY born"
