@@ -88,6 +88,8 @@ class Hearing:
         self.is_anybody_else = True
         """Whether other processes may be at work."""
         self._version = 0
+        self._is_waiting = False
+        """Whether the thread waits for what is notified."""
         self._is_due = True
         self._compare_at = 0.0
         self._beat = min(BEAT, lease.ttl / 3)
@@ -145,7 +147,8 @@ class Hearing:
         """What the thread finds that may be waiting for others."""
 
         async def do() -> T:
-            self._tail.call()
+            if self._is_waiting:
+                self._tail.call()
             return await self._tailing.run(ask)
 
         return await self._host.persist(do)
@@ -158,7 +161,7 @@ class Hearing:
         while not self._host.failure:
             try:
                 now = clock.monotonic()
-                if now >= due or self._is_due or self._tail.is_free_said:
+                if now + POLL / 5 >= due or self._is_due or self._tail.is_free_said:
                     due, self._is_due = now + self._beat, False
                     await self.look()
                 elif self._share.sharer is not None:
@@ -170,7 +173,9 @@ class Hearing:
                     return
                 log.warning("store.unheard", exc_info=error)
             wait = min(POLL, max(0.0, due - clock.monotonic()))
+            self._is_waiting = True
             await self._tailing.run(partial(self._tail.wait, wait))
+            self._is_waiting = False
             await anyio.lowlevel.checkpoint()  # A thread is not left half-way.
 
     async def look(self) -> None:

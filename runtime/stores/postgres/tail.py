@@ -256,10 +256,7 @@ class Tail:
         self.connect()
         worker, own = self._lease.worker, self._lease.own
         limit = _LAST if until is None else until
-        with self._db.pipeline():
-            rows = self._db.execute(_SELECT_PAGE, (after, limit))
-            secrets = self._db.execute(_SELECT_SECRETS, (version, worker))
-        found = rows.fetchall()
+        found = self._db.execute(_SELECT_PAGE, (after, limit)).fetchall()
         events: list[Event] = []
         is_last = len(found) < PAGE
         for position, writer, body in found:
@@ -271,6 +268,8 @@ class Tail:
                 events.append(decode_event(body))
             except READ_ERRORS:  # Who reads the run is told; the others' come after it.
                 log.error("event.unreadable", position=position)
+        # Behind the events: what they need is there.
+        secrets = self._db.execute(_SELECT_SECRETS, (version, worker)) if events else ()
         values = [(key, bytes(value), each) for key, value, each in secrets]
         return Page(
             events, after, is_last, [(key, value) for key, value, _ in values],
