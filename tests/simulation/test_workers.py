@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from hubbub import Agent, FunctionModel, tool
+from hubbub import agent as code_agent
 from hubbub.agents.model import UserMessage
 from hubbub.hub.errors import BadValue
 from hubbub.hub.store.shared.memory import SharedMemory
@@ -337,3 +338,18 @@ def test_stopped_tasks_wait_while_others_run_and_lose_nothing():
     mine, other = ([at for number, at in ticks if number == each] for each in (1, 2))
     assert mine[:4] == [1, 2, 5.5, 6.5]
     assert other[:7] == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_code_that_waits_for_messages_is_at_rest():
+    """Nothing is left to be done, and no beat of a lease is waited for any more."""
+
+    @code_agent("waits", on_restart="resume")
+    async def waits(input, ctx):
+        async for message in ctx.messages():
+            ctx.say(message.content)
+
+    story = [Open(agent="waits", input="one"), Wait(seconds=1), Say(text="two")]
+    history = simulate(story, lambda: Setup.of(waits), seed=3, workers=2)
+    assert max(life.ended for life in history.lives) < 100
+    said = [x.event.text for x in history.heard if x.event.type == "agent:text"]
+    assert said == ["two"]

@@ -273,4 +273,19 @@ class SharedProcesses(Processes):
             return True  # What the dead have owned seems to be owned.
         if self._shared.unowned():
             return True
-        return bool(await self._shared.kept.ready())
+        for run_id in await self._shared.kept.ready():
+            if not await self._only_waits(run_id):
+                return True
+        return False
+
+    async def _only_waits(self, run_id: str) -> bool:
+        """Whether a run that is at work is code that waits for others, with nothing in its inbox:
+        no record says that."""
+        info = await self._shared.kept.info(run_id)
+        if info is None or info.waiting:
+            return False
+        for runtime in self.runtimes:
+            run = runtime.runs.get(run_id)
+            if run is not None and runtime.hub.share.owns(info.root_run_id):
+                return run.is_at_rest(runtime.outcomes.waits(run_id))
+        return False

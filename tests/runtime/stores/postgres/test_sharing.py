@@ -4,6 +4,7 @@ time, for the server's clock decides about leases."""
 import pytest
 from support.postgres import Server
 
+from hubbub.hub.conformance.placement import PLACEMENT_CHECKS
 from hubbub.hub.conformance.sharing import SHARING_CHECKS, SharingCheck
 from hubbub.runtime.stores.postgres.store import PostgresStore
 
@@ -27,6 +28,8 @@ class Schema:
         return PostgresStore(self.address, is_worker=is_worker, ttl=self.ttl)
 
 
-@pytest.mark.parametrize("check", SHARING_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize(
+    "check", SHARING_CHECKS + PLACEMENT_CHECKS, ids=lambda check: check.__name__
+)
 async def test_the_shared_store_conforms(check: SharingCheck, server: Server) -> None:
     await check(lambda: Schema(server))
