@@ -197,8 +197,8 @@ class Hearing:
             is_free = await self._ask(self._tail.reap) or is_free
         if self._lease.is_worker and self._share.sharer is not None and not self._share.drains:
             if is_free:
-                await self._claim()
-            elif self.is_anybody_else and asked_at >= self._compare_at:
+                await self._claim()  # Not all of it may be for anybody who is there.
+            if self.is_anybody_else and asked_at >= self._compare_at:
                 self._compare_at = asked_at + COMPARE
                 await self._compare()
         if look.position > self._host.tip and self._share.sharer is not None:
