@@ -39,7 +39,7 @@ class Lives:
         self, *agents: AgentDefinition, default_agent: str = "", **options: Any
     ) -> AsyncIterator[Runtime]:
         """One process.  ``seen`` is what it dispatches, from its first event on."""
-        store = sqlite_store(self.folder, ports=self._ports)
+        self.store = store = sqlite_store(self.folder, ports=self._ports)
         hub = Hub(journal=store, ports=self._ports, **_of_hub(options))
         async with hub:
             self.seen = Observer(hub)

@@ -5,17 +5,22 @@ from pathlib import Path
 
 import pytest
 from support.postgres import SECRETS_KEY, Server, running_server
+from support.same_tests import SameFile, have_stores_in, is_same, kept
 
 HERE = Path(__file__).parent
 
 
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    if file_path == HERE / "test_restarts.py":
+        return SameFile.from_parent(parent, path=file_path, name="the same tests")
+    return None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of the tests that are others' here, those that concern a database."""
-    others = [each for each in items if each.path == HERE / "test_restarts.py"]
-    if others:
-        kept = {id(item) for item in others[0].module.kept(others)}  # type: ignore[attr-defined]
-        drop = {id(item) for item in others} - kept
-        items[:] = [item for item in items if id(item) not in drop]
+    """Of the tests that are others' here, those that concern a database; they are long."""
+    others = [item for item in items if is_same(item)]
+    left = {id(item) for item in kept(others)}
+    items[:] = [item for item in items if not is_same(item) or id(item) in left]
 
 
 @pytest.fixture(scope="session")
@@ -28,3 +33,11 @@ def _server() -> Iterator[Server]:
 def server(_server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
     monkeypatch.setenv("HUBBUB_SECRETS_KEY", SECRETS_KEY)
     return _server
+
+
+@pytest.fixture(autouse=True)
+def _on_postgres(request: pytest.FixtureRequest) -> None:
+    if is_same(request.node):
+        server = request.getfixturevalue("server")
+        patch = request.getfixturevalue("monkeypatch")
+        have_stores_in(server, request.module, patch)
