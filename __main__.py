@@ -29,6 +29,7 @@ try:
     from hubbub.runtime.cli.printing import FAILED, INTERRUPTED, Backend, CommandScreen
     from hubbub.runtime.cli.processes.serve_command import ServedAt, serve_command
     from hubbub.runtime.cli.processes.worker_command import worker_command
+    from hubbub.runtime.cli.processes.workers_demo import workers_demo
     from hubbub.runtime.cli.store_commands import store_commands
     from hubbub.runtime.text import printable
 except KeyboardInterrupt:  # As ``main`` ends, which is not there yet.
@@ -163,10 +164,11 @@ def _app() -> Any:
         default_parameter=Parameter(negative=()),
     )
     screen = CommandScreen(_print, _notice, _can_draw, _is_interactive, _loop)
-    app.command(demo_command(screen), name="demo")
+    server = _HttpServer()
+    app.command(demo_command(screen, workers_demo(screen, server)), name="demo")
     app.command(assets_command(screen), name="assets")
     app.command(chat_command(screen, _converse), name="chat")
-    app.command(serve_command(screen, _HttpServer()), name="serve")
+    app.command(serve_command(screen, server), name="serve")
     app.command(worker_command(screen), name="worker")
     for name, command in store_commands(screen).items():
         app.command(command, name=name)

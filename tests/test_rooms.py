@@ -132,6 +132,10 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
         *KERNEL, "runtime", "runtime/activities", "runtime/demo", "runtime/text",
     ),
     "runtime/demo/chat": (*KERNEL, "runtime", "runtime/loading", "runtime/demo", "runtime/text"),
+    "runtime/demo/workers": (
+        *KERNEL, "runtime", "runtime/inspection", "runtime/demo", "runtime/stores",
+        "runtime/stores/postgres", "runtime/stores/postgres/server",
+    ),
     "runtime/cli": (
         *HUB, "agents", "agents/definitions", "runtime", "runtime/text", "runtime/inspection",
         "runtime/copies", "runtime/schedules", "runtime/finding", "runtime/loading", "runtime/demo",
@@ -139,7 +143,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "runtime/cli/processes": (
         *HUB, "runtime", "runtime/text", "runtime/loading", "runtime/demo", "runtime/demo/assets",
-        "runtime/demo/chat", "runtime/stores", "runtime/cli",
+        "runtime/demo/chat", "runtime/demo/workers", "runtime/stores", "runtime/cli",
     ),
     f"{SIMULATION}/story": (*KERNEL, "runtime", "runtime/schedules"),
     f"{SIMULATION}/loop": (*HUB, f"{SIMULATION}/story"),
@@ -189,7 +193,12 @@ THIRD_PARTIES: Final = {
     "jsonschema": {"runtime/mcp"},
     "referencing": {"runtime/mcp"},
     "sqlite3": {"runtime/stores/sqlite"},
-    "psycopg": {"runtime/stores/postgres", "runtime/stores/postgres/server"},
+    # The demo has a server cut connections, and makes its schema anew.
+    "psycopg": {
+        "runtime/stores/postgres",
+        "runtime/stores/postgres/server",
+        "runtime/demo/workers",
+    },
     "cryptography": {"runtime/stores/postgres"},
     "starlette": {
         "channels/http",

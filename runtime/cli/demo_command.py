@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Protocol
 
 from msgspec import Struct, structs
 
@@ -18,6 +18,7 @@ from hubbub.runtime.cli.printing import (
     Backend,
     CommandScreen,
     Write,
+    at_least,
     document,
     existing_folder,
 )
@@ -27,12 +28,22 @@ if TYPE_CHECKING:
     from hubbub.runtime.demo.story import Story
     from hubbub.runtime.demo.survey import Demo
 
-__all__ = ["demo_command"]
+__all__ = ["TEXT_FILES", "WorkersDemoCommand", "demo_command"]
+
+
+class WorkersDemoCommand(Protocol):
+    """Shows several workers on one store."""
+
+    def __call__(
+        self, folder: Path | None, workers: int, store: str | None, *, as_json: bool,
+        backend: Backend,
+    ) -> int: ...  # fmt: skip
+
 
 TEXT_FILES: Final = "name a folder with text files: hubbub demo FOLDER"
 
 
-def demo_command(screen: CommandScreen) -> Callable[..., int]:
+def demo_command(screen: CommandScreen, workers_demo: WorkersDemoCommand) -> Callable[..., int]:
     from cyclopts import Parameter
 
     def demo(
@@ -41,6 +52,8 @@ def demo_command(screen: CommandScreen) -> Callable[..., int]:
         *,
         json: Annotated[bool, Parameter(show_default=False)] = False,
         resume: Annotated[bool, Parameter(show_default=False)] = False,
+        workers: int | None = None,
+        store: str | None = None,
         backend: Backend = "asyncio",
         record: Annotated[Path | None, Parameter(show=False)] = None,
     ) -> int:
@@ -53,6 +66,9 @@ def demo_command(screen: CommandScreen) -> Callable[..., int]:
         What happens is kept in .hubbub/demo. Kill it at any moment, even with kill -9: with
         --resume it goes on where it was, and reads no file again whose reading is on record.
 
+        With --workers it shows several processes on one store in PostgreSQL: one of them is killed,
+        every connection is cut, and nothing is lost or done twice. Exit code 1: something was.
+
         Parameters
         ----------
         folder
@@ -62,11 +78,26 @@ def demo_command(screen: CommandScreen) -> Callable[..., int]:
             Print one JSON object instead: report, files, totals, steering, delegation.
         resume
             Go on with the last demo that was begun here.
+        workers
+            How many workers, 2 at least; needs --store.
+        store
+            A PostgreSQL server for them: postgresql://… Their schema is hubbub_demo, made anew,
+            unless the address has another one.
         backend
             The event loop.
         record
             Write a picture (SVG) of the demo to this file.
         """
+        if workers is not None or store is not None:
+            if resume or record is not None:
+                raise OperatorError("--workers shows another demo; leave --resume and --record out")
+            if workers is None:
+                raise OperatorError(
+                    "--store is for several workers; give their number: --workers 2"
+                )
+            return workers_demo(
+                folder, at_least(2, "--workers", workers), store, as_json=json, backend=backend
+            )
         return _demo(screen, folder, as_json=json, resume=resume, backend=backend, record=record)
 
     return demo

@@ -51,7 +51,7 @@ def open_store(
     if _postgres_address(store) is not None:
         from hubbub.runtime.stores.postgres.store import PostgresStore
 
-        return PostgresStore(store, ports=ports)
+        return PostgresStore(store, ports=ports, is_worker=is_worker, name=name)
     return sqlite_store(_path(store), ports=ports)
 
 

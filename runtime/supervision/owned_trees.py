@@ -77,9 +77,12 @@ class OwnedTrees:
         self._resume = resume
         self._is_moving = False
         """Whether trees are being handed over because others have room."""
+        self._given: Collection[str] = ()
+        """The trees that were handed over last: that these are lost is in order."""
 
     def claimed(self, root_run_ids: Collection[str]) -> None:
         """These trees were another process's, or nobody's: go on with what there is."""
+        log.info("trees.claimed", count=len(root_run_ids))
         for root in root_run_ids:  # Known since somebody asked for it, when another one drove it.
             self._services.budgets.forget(root)
             self._services.accounts.forget(root)
@@ -115,6 +118,11 @@ class OwnedTrees:
 
     def lost(self, root_run_ids: Collection[str]) -> None:
         """Another process drives these trees, or will."""
+        taken = sum(root not in self._given for root in root_run_ids)
+        if taken:
+            log.warning("trees.lost", count=taken)
+        if taken < len(root_run_ids):
+            log.info("trees.handed_over", count=len(root_run_ids) - taken)
         self._loader.losses += 1
         for run in tuple(self._live.by_id.values()):
             if run.lane.root_run_id in root_run_ids:
@@ -186,6 +194,7 @@ class OwnedTrees:
         self._loader.note_left(
             {x.lane.run_id: (x.lane.root_run_id, x.lane.seq) for x in runs if x.is_at_work}
         )
+        self._given = roots
         await sharing.hand_over(roots)
         for run in runs:  # What it had submitted is on record now.
             self._outcomes.changed(run.lane.run_id)
@@ -213,6 +222,7 @@ class OwnedTrees:
         if sharing is not None and tasks.is_open and not self._hub.is_closed:
             sharing.offer((), 0)
             if roots := sharing.trees():
+                self._given = roots
                 tasks.start(sharing.hand_over(roots), name="hubbub hand-over")
 
     def _has_changed(self, at_work: Collection[str]) -> bool:

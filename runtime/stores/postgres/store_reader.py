@@ -139,16 +139,17 @@ def open_postgres_reader(address: PostgresAddress) -> PostgresStoreReader:
 
 
 def _process_row(row: tuple[Any, ...]) -> ProcessRow:
-    name, kind, drains, capacity, left, trees, running = row
+    name, kind, drains, capacity, agents, since, left, trees, running = row
     return ProcessRow(
-        name=name, is_worker=kind == "worker", drains=drains, capacity=capacity,
-        left=None if left is None else float(left), trees=trees, running=running,
+        name=name, is_worker=kind == "worker", drains=drains, capacity=capacity, since=since,
+        agents=None if agents is None else tuple(agents), left=left, trees=trees, running=running,
     )  # fmt: skip
 
 
 _PROCESSES: Final = (
-    "SELECT w.name, w.kind, w.drains, w.capacity, "
-    "extract(epoch FROM w.expires - clock_timestamp()), "
+    "SELECT w.name, w.kind, w.drains, w.capacity, w.agents, "
+    "(extract(epoch FROM w.since) * 1000000)::bigint, "
+    "greatest(extract(epoch FROM w.expires - clock_timestamp()), 0)::float, "
     "(SELECT count(*) FROM tree WHERE owner = w.id), "
     "(SELECT count(*) FROM tree JOIN run AS root ON root.number = tree.root "
     "JOIN run ON run.root_run_id = root.run_id AND run.status = 'active' "
