@@ -10,6 +10,7 @@ Where nothing has a thread of its own, in virtual time, nobody looks: what other
 then heard with the next group of commits, or when it is waited for.
 """
 
+import math
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, Protocol, TypeVar
@@ -39,6 +40,9 @@ COMPARE: Final = 2.0
 
 POLL: Final = 0.25
 """Seconds after which what others have written is looked for, where nothing was notified."""
+
+UNNOTIFIED: Final = 5.0
+"""Seconds for which others' events are found before it is said that no notification comes."""
 
 
 class HearingStore(Protocol):
@@ -90,6 +94,8 @@ class Hearing:
         self._version = 0
         self._is_waiting = False
         """Whether the thread waits for what is notified."""
+        self._unnotified_since: float | None = None
+        """Since when events are found of which nothing was notified; ``inf``: that is said."""
         self._is_due = True
         self._compare_at = 0.0
         self._beat = min(BEAT, lease.ttl / 3)
@@ -129,9 +135,24 @@ class Hearing:
         while until is None or host.tip < until:
             page = await self._ask(partial(self._tail.page, host.tip, until, self._version))
             self._version = page.version
+            if page.events and until is None and not self._tail.is_notified:
+                self._found_unnotified()
             host.heard(page)
             if page.is_last:
                 return
+
+    def _found_unnotified(self) -> None:
+        """Others have written, and no notification came: say so once, when that is no chance."""
+        now = self._clock.monotonic()
+        if self._unnotified_since is None:
+            self._unnotified_since = now
+        elif now >= self._unnotified_since + UNNOTIFIED:
+            self._unnotified_since = math.inf
+            log.warning(
+                "store.unnotified", poll=POLL,
+                remedy="what others write is found by polling, up to so many seconds late; a "
+                "connection pooler in between? give the server's own address, or pool sessions",
+            )  # fmt: skip
 
     async def hear_until(self, position: int, told: Callable[[], Awaitable[bool]]) -> None:
         """Return when everything up to a position is told; ``told`` waits for own commits, and says

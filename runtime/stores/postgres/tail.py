@@ -126,6 +126,8 @@ class Tail:
         """Whether something was notified since this was last asked."""
         self.is_free_said = False
         """Whether that was that trees are free."""
+        self.is_notified = False
+        """Whether notifications arrive at all, as far as is known."""
         self._says_new = self._says_free = False
         """What the others are to be told next."""
 
@@ -137,7 +139,7 @@ class Tail:
             self._has_heard = True  # What was notified meanwhile is lost.
 
     def _heard(self, word: str) -> None:
-        self._has_heard = True
+        self._has_heard = self.is_notified = True
         self.is_free_said = self.is_free_said or word == FREE
 
     # ── waiting ──────────────────────────────────────────────────────────────────────────────
