@@ -1,11 +1,14 @@
 """Two hubs on one store: who wants what, what is sent then, and that all of it is bounded."""
 
+import json
+
 import anyio
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from support.profiles import examples
 from support.shared_stores import SharedPlace
 
 from hubbub import CustomEvent, Event, Hub
@@ -467,6 +470,68 @@ async def test_durable_event_does_not_come_by_the_bus(pair):
     for number, event in enumerate((forged, ended, other), 1):
         pair.there._relay._hear("deltas", _frame(pair.maker, number, position, event))
     assert not pair.heard
+
+
+ODD_TEXTS = st.sampled_from(
+    ["", "*", "agent:*", "**", "a b", "\0", "\ud800", "x" * 300, ":delta", "é"]
+)
+ODD_NUMBERS = st.sampled_from([-(2**63), -1, 0, 1, 7, 2**62, 2**64])
+ODD_VALUES = st.recursive(
+    st.none() | st.booleans() | ODD_NUMBERS | ODD_TEXTS | st.floats(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+        st.sampled_from([*"ropgksabqfdlntcxe", "type", "patterns", "run_id", "root_run_id"]), inner,
+        max_size=6,
+    ),
+    max_leaves=20,
+)  # fmt: skip
+ODD_FRAMES = st.fixed_dictionaries(
+    {"process": ODD_NUMBERS, "number": ODD_NUMBERS},
+    optional={
+        "position": ODD_NUMBERS, "at": ODD_NUMBERS, "pieces": st.lists(ODD_VALUES, max_size=3),
+        "wants": st.lists(ODD_VALUES, max_size=3), "asks": ODD_VALUES,
+    },
+)  # fmt: skip
+
+
+PIECES = st.fixed_dictionaries({}, optional={
+    **dict.fromkeys("kbsaqfnt", ODD_NUMBERS), **dict.fromkeys("ropgdlcx", ODD_TEXTS),
+    "e": st.fixed_dictionaries({"type": ODD_TEXTS | st.just("a:delta")}, optional={
+        "run_id": ODD_TEXTS, "lane": ODD_TEXTS, "at": ODD_NUMBERS, "data": ODD_VALUES,
+    }),
+})  # fmt: skip
+WANTS = st.fixed_dictionaries(
+    {"patterns": st.lists(ODD_TEXTS, max_size=3)}, optional={"run_id": ODD_TEXTS},
+)  # fmt: skip
+NEARLY_FRAMES = st.fixed_dictionaries({
+    "process": st.integers(5, 7), "number": st.integers(1, 9), "at": st.just(1000),
+    "position": st.integers(0, 30), "pieces": st.lists(PIECES, max_size=3),
+    "wants": st.lists(WANTS, max_size=3), "asks": st.booleans(),
+})  # fmt: skip
+
+
+SAID = st.tuples(st.sampled_from(["deltas", "wants"]), ODD_FRAMES | NEARLY_FRAMES)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["deltas", "wants"]), ODD_FRAMES | NEARLY_FRAMES), max_size=8
+    )
+)
+async def test_nothing_that_is_said_on_the_bus_fails_a_hub(frames):
+    async with Pair(SharedPlace()) as pair:
+        run = await pair.maker.run()
+        pair.listen()
+        await settled()
+        for hub in (pair.there, pair.maker.hub):
+            for topic, frame in frames:
+                hub._relay._hear(topic, json.dumps(frame).encode("utf-8", "replace"))
+        await settled()
+        pair.heard.clear()
+        pair.maker.piece(run, "still at work", 0)
+        await settled()
+        assert (0, "still at work") in pair.texts
+        assert not [x for x in pair.heard if x.type == "hub:error"]
 
 
 async def test_listener_that_stalls_has_a_gap_and_nobody_else_does(pair):
