@@ -24,12 +24,9 @@ from hubbub.hub.delivery.answers import KINDS
 from hubbub.hub.delivery.audience import Subscription
 from hubbub.hub.delivery.dispatch import Dispatcher
 from hubbub.hub.delivery.share import HubShare
-from hubbub.hub.errors import BadPattern, BadValue
 from hubbub.hub.events import Event
-from hubbub.hub.logs import log
 from hubbub.hub.relay.frames import (
     DeltaFrame,
-    DeltaWant,
     WantFrame,
     delta_frames,
     read_frame,
@@ -41,6 +38,7 @@ from hubbub.hub.relay.interest import (
     ListenerElsewhere,
     Scope,
     bounded,
+    interest_of,
     listened_to,
     wanted_of,
 )
@@ -73,7 +71,7 @@ class _Wants(Struct, eq=False):
 
     number: int
     until: float
-    wants: tuple[DeltaWant, ...]
+    interest: Interest
 
 
 class _Recorded:
@@ -236,11 +234,10 @@ class DeltaRelay:
 
     def _listen_for_others(self) -> None:
         """Have a listener for whatever is wanted elsewhere, and no other."""
-        wanted: dict[Scope, frozenset[str]] = {}
+        wanted: Interest = {}
         for each in self._others.values():
-            for want in each.wants:
-                scope = want.run_id, want.root_run_id
-                wanted[scope] = wanted.get(scope, frozenset()).union(want.patterns)
+            for scope, named in each.interest.items():
+                wanted[scope] = wanted.get(scope, frozenset()) | named
         for scope, listener in tuple(self._elsewhere.items()):
             if wanted.get(scope) == listener.named:
                 del wanted[scope]
@@ -248,11 +245,7 @@ class DeltaRelay:
                 del self._elsewhere[scope]
                 listener.close()
         for scope, named in wanted.items():
-            try:
-                listener = ListenerElsewhere(scope, named, self._take, self._dispatcher.detach)
-            except (BadPattern, BadValue) as error:  # Another version's.
-                log.warning("deltas.unknown_want", problem=str(error))
-                continue
+            listener = ListenerElsewhere(scope, named, self._take, self._dispatcher.detach)
             self._elsewhere[scope] = listener
             self._dispatcher.attach(listener)
 
@@ -274,7 +267,8 @@ class DeltaRelay:
         known = self._others.get(frame.process)
         if known is not None and frame.number <= known.number:
             return
-        if not frame.wants:
+        interest = interest_of(frame.wants)
+        if not interest:
             if self._others.pop(frame.process, None) is not None:
                 self._listen_for_others()
             return
@@ -283,8 +277,8 @@ class DeltaRelay:
             if len(self._others) >= MAX_OTHERS:
                 return
         until = self._clock.monotonic() + HOLDS
-        self._others[frame.process] = _Wants(frame.number, until, frame.wants)
-        if known is None or known.wants != frame.wants:
+        self._others[frame.process] = _Wants(frame.number, until, interest)
+        if known is None or known.interest != interest:
             self._listen_for_others()
 
     def _hear_deltas(self, frame: DeltaFrame) -> None:

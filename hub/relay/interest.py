@@ -8,11 +8,20 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, TypeAlias
 
 from hubbub.hub.delivery.audience import Audience, Subscription
-from hubbub.hub.delivery.patterns import Patterns
+from hubbub.hub.delivery.patterns import MAX_PATTERNS, Patterns
+from hubbub.hub.errors import BadPattern, BadValue
 from hubbub.hub.events import KNOWN_TYPES, Event
 from hubbub.hub.relay.frames import DeltaWant
 
-__all__ = ["Interest", "ListenerElsewhere", "Scope", "listened_to", "wanted_of"]
+__all__ = [
+    "Interest",
+    "ListenerElsewhere",
+    "Scope",
+    "bounded",
+    "interest_of",
+    "listened_to",
+    "wanted_of",
+]
 
 Scope: TypeAlias = tuple[str | None, str | None]
 """A run, a tree, both or, without either, everything."""
@@ -52,10 +61,10 @@ class ListenerElsewhere(Subscription):
         self, scope: Scope, named: frozenset[str], deliver: Callable[[Event], object],
         leave: Callable[[Subscription], object],
     ) -> None:  # fmt: skip
-        """Raises ``BadPattern``."""
         self.named = named
+        patterns = sorted(named) if len(named) <= MAX_PATTERNS else "*"
         super().__init__(
-            DeltaPatterns(sorted(named)), deliver, leave, run_id=scope[0], root_run_id=scope[1]
+            DeltaPatterns(patterns), deliver, leave, run_id=scope[0], root_run_id=scope[1]
         )
 
 
@@ -77,12 +86,30 @@ def bounded(interest: Interest) -> Interest:
     return {EVERYTHING: frozenset().union(*interest.values())}
 
 
+def interest_of(wants: Iterable[DeltaWant]) -> Interest:
+    """What another process says, without patterns that are none to this version."""
+    found: Interest = {}
+    for want in wants:
+        if named := frozenset(x for x in want.patterns if _is_known(x)):
+            scope = want.run_id, want.root_run_id
+            found[scope] = found.get(scope, frozenset()) | named
+    return found
+
+
 def wanted_of(interest: Mapping[Scope, Collection[str]]) -> list[DeltaWant]:
     """An interest, in the form in which it is said."""
     return [
         DeltaWant(tuple(sorted(named)), run_id, root_run_id)
         for (run_id, root_run_id), named in interest.items()
     ]
+
+
+def _is_known(pattern: str) -> bool:
+    try:
+        Patterns(pattern)
+    except (BadPattern, BadValue):
+        return False
+    return True
 
 
 def _of_deltas(patterns: Patterns) -> frozenset[str]:

@@ -257,6 +257,18 @@ async def test_number_of_processes_that_are_known_is_bounded(pair, monkeypatch):
     assert len(pair.maker.hub.dispatcher._runs) <= 3
 
 
+async def test_pattern_that_is_none_here_costs_nobody_else_anything(pair):
+    relay = pair.maker.hub._relay
+    relay._hear("wants", want_frame(1, 1, [DeltaWant(("", "**", "agent:text:delta"))]))
+    relay._hear("wants", want_frame(2, 1, [DeltaWant(("agent:thinking:delta", "a b"))]))
+    assert pair.maker.makes("a run")
+    assert pair.maker.makes("a run", AgentThinkingDelta)
+    for process in range(3, 10):
+        many = tuple(f"shop:{process}:{number}:delta" for number in range(200))
+        relay._hear("wants", want_frame(process, 1, [DeltaWant(many)]))
+    assert pair.maker.hub.has("shop:9:199:delta")
+
+
 @given(st.lists(st.text(), max_size=300))
 def test_frame_of_wants_is_never_too_large(run_ids):
     frame = want_frame(1, 1, [DeltaWant(("agent:*",), x) for x in run_ids], asks=True)
