@@ -237,9 +237,7 @@ class Story:
         number = self._lives
         inject = SHARE_OF_FAILURES if number % 3 == 1 else 0
         late = AN_HOUR if number % 3 == 2 else 0
-        return self._start(
-            f"worker{number}", "worker", inject=inject, late=late, ticks=ticks and not late
-        )
+        return self._start(f"worker{number}", "worker", inject=inject, late=late, ticks=ticks)
 
     def _connect(self) -> PostgresConnection:
         address = self._servers.primary.dsn(self._schema)

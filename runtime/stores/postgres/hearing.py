@@ -201,9 +201,11 @@ class Hearing:
 
     async def look(self) -> None:
         """Renew the lease, and do what a look at the store demands."""
-        asked_at = self._clock.monotonic()
+        asked_at, told = self._clock.monotonic(), self._host.tip
         self._tail.is_free_said = False
         look = await self._ask(self._tail.look)
+        if look.position < told:
+            raise self._lease.gone_back()
         self._host.counted(look.depths)
         self.is_anybody_else = look.others > 0
         if look.worker != self._lease.worker:

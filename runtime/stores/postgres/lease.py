@@ -139,7 +139,11 @@ class WorkerLease:
         # standby may not have it.  Where it has acknowledged a later one, it has that, too.
         found = self.db.execute(_CONNECTED, (self.worker,)).fetchone()
         if found is None or found[0] < self.acknowledged:
-            raise ServerGoneBack(f"{self.db.address.place}: {GONE_BACK}")
+            raise self.gone_back()
+
+    def gone_back(self) -> ServerGoneBack:
+        """What to raise where the server lacks what this process was told."""
+        return ServerGoneBack(f"{self.db.address.place}: {GONE_BACK}")
 
     def committed(self, worker: int) -> int:
         """The number of the group that was committed last under a lease, over or not."""

@@ -41,6 +41,22 @@ def numbers(server: Server, schema: str) -> list[int]:
     return [int(str(body).partition('"n":')[2].partition("}")[0]) for (body,) in found]
 
 
+class Deaf:
+    """A process that is told what others have written, and does nothing with it."""
+
+    def heard_elsewhere(self, events: object) -> None:
+        pass
+
+    def claimed(self, root_run_ids: object) -> None:
+        pass
+
+    def lost(self, root_run_ids: object) -> None:
+        pass
+
+    def crowded(self, count: object) -> None:
+        pass
+
+
 async def until(is_so: Any) -> None:
     with anyio.fail_after(30):
         while not is_so():  # noqa: ASYNC110 - It is a server that changes.
@@ -157,12 +173,17 @@ def test_a_server_that_has_gone_back_behind_what_was_acknowledged_is_not_gone_on
 
     async def main(primary: Server, standby: Server) -> None:
         schema = primary.new_schema()
-        store = PostgresStore(primary.dsn_at(primary.port, standby.port, schema=schema))
+        address = primary.dsn_at(primary.port, standby.port, schema=schema)
+        store, listening = PostgresStore(address), PostgresStore(address, is_worker=False)
         await store.open()
+        await listening.open()
+        assert listening.sharing is not None
+        listening.sharing.attach(Deaf())
         await commit_of(store, said(0))
         await until(lambda: numbers(standby, schema) == [0])
         standby.stop()  # It hears nothing of the next one.
         await commit_of(store, said(1))
+        await until(lambda: listening.tip == 2)
         primary.stop()
         standby.start()
         standby.promote()
@@ -170,7 +191,10 @@ def test_a_server_that_has_gone_back_behind_what_was_acknowledged_is_not_gone_on
         commit = await commit_of(store, said(2))
         assert "had acknowledged" in commit.error and "\n" not in commit.error
         assert store.failure == commit.error
+        await until(lambda: listening.failure)
+        assert "had acknowledged" in listening.failure
         assert numbers(standby, schema) == [0]
+        await listening.aclose()
         await store.aclose()
 
     with running_server() as primary, folder_in_memory() as folder:
