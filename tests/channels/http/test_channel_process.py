@@ -32,6 +32,7 @@ OTHERWISE: Final = {
         "a process without definitions opens whatever agent is named: its worker may yet come",
     "test_prompts_are_listed_and_the_first_answer_counts":
         "the schema of a reply is not known here yet",
+    "test_what_are_no_limits_is_refused": "what models cost is known to workers only",
     "test_numbers_of_events_are_ones_that_a_browser_has_exactly": "this store has no bus",
     "test_a_cap_that_is_reached_meanwhile_is_a_conflict": "variables are given where a run is",
     "test_a_person_fills_in_a_form_that_shows_no_value_and_runs_no_script":
