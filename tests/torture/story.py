@@ -32,7 +32,7 @@ FAULTS: Final = (
     "kill", "pause", "end", "cut", "unanswered", "refuse", "slow", "restart", "failover",
 )  # fmt: skip
 
-TO_OPEN, TO_GO_ON, TO_REST = 60.0, 40.0, 120.0
+TO_OPEN, TO_GO_ON, TO_REST = 180.0, 60.0, 180.0
 """Seconds after which something is taken to hang."""
 
 CONNECTING: Final = "&connect_timeout=2"
