@@ -41,6 +41,7 @@ from hubbub.hub.events.descriptors import (
     key_of_descriptor,
     read_descriptor,
 )
+from hubbub.hub.events.files import kept_contents
 from hubbub.hub.events.given_tools import given_tools_problem
 from hubbub.hub.events.history import history_problem
 from hubbub.hub.message import session_message
@@ -207,6 +208,8 @@ class Addressing:
                 )  # fmt: skip
                 if event.attachments:
                     delivery.refusal_of_files = self.refusal_of_files
+                if event.parts or event.files:
+                    delivery.needs = tuple(kept_contents(event))
                 return delivery
             case SessionOpen():
                 return self._opening(event, target)
@@ -279,6 +282,8 @@ class Addressing:
             agents=None if self.is_shared else self.agents,
         )  # fmt: skip
         delivery.refusal_of_files = refuse
+        if said is not None or event.history or event.files:
+            delivery.needs = tuple(kept_contents(event))
         return delivery
 
     def _seed(self, event: SessionOpen, given: Descriptor | None) -> str:

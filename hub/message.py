@@ -1,7 +1,7 @@
 """``Message``: what one says to a run."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
@@ -19,6 +19,7 @@ from hubbub.hub.events.parts import (
     read_parts,
     split_said,
 )
+from hubbub.hub.events.sent_items import MAX_ATTACHMENTS, MAX_MESSAGE_CHARS
 from hubbub.hub.near_misses import kind_of, shown, told_fields
 from hubbub.hub.texts import check_label, check_names, check_text, text_problem
 from hubbub.hub.values import (
@@ -36,12 +37,6 @@ __all__ = [
     "MAX_MESSAGE_CHARS", "Message", "Sayable", "contents_said", "opening_event",
     "opening_message", "session_message", "variables_of",
 ]  # fmt: skip
-
-MAX_MESSAGE_CHARS = 4_000_000
-"""A longer message is refused with ``BadValue``: it could not be shown to any model."""
-
-MAX_ATTACHMENTS: Final = 100
-"""Files that one message may name."""
 
 
 class Message(Struct, metaclass=told_fields, frozen=True):

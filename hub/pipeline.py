@@ -47,6 +47,7 @@ from hubbub.hub.events import (
 )
 from hubbub.hub.events.codec import check_event, check_texts
 from hubbub.hub.events.event import ending_words, home_of
+from hubbub.hub.events.sent_items import as_sent
 from hubbub.hub.home_loop import running_loop
 from hubbub.hub.logs import log
 from hubbub.hub.ports import Ports
@@ -163,10 +164,8 @@ class Pipeline:
             if event.__class__ in _RESERVED:
                 raise ReservedEvent(event.type)
             if isinstance(event, SessionReply):
-                return self._emit_reply(event, done)
-            # A sender does not decide where a run is in its tree.
-            event = structs.replace(event, root_run_id="", parent_run_id=None)
-            return self.deliver(event, done)  # type: ignore[arg-type]
+                return self._emit_reply(as_sent(event), done)  # type: ignore[arg-type]
+            return self.deliver(as_sent(event), done)  # type: ignore[arg-type]
         event = scope.stamped(event, self.ports.clock.now())
         if home == "none":
             self.emit_ephemeral(event, done)
@@ -254,6 +253,8 @@ class Pipeline:
             check_label(ARGUMENTS.get(by, "run_id"), to)
         delivery = self.addressing.delivery(event, to=to, by=by)
         delivery.request, delivery.contents = request, contents
+        if delivery.needs:
+            delivery.refusal_of_contents = self.contents.refusal(delivery.needs, contents or {})
         receipt.run_id, receipt.key = delivery.to, delivery.key
         owner = self.dispatcher.owner
         refused = ""

@@ -307,6 +307,11 @@ class MemoryBlobs:
     async def get(self, root_run_id: str, digest: str) -> bytes | None:
         return self._trees.get(root_run_id, {}).get(digest)
 
+    def size_of(self, root_run_id: str, digest: str) -> int | None:
+        """The size of a content; ``None`` where it is not kept."""
+        content = self._trees.get(root_run_id, {}).get(digest)
+        return None if content is None else len(content)
+
     def drop(self, root_run_id: str) -> None:
         self._trees.pop(root_run_id, None)
 

@@ -22,9 +22,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from hubbub.agents.state.area import (
-    MAX_FILE_BYTES,
     MAX_FILES,
-    path_problem,
     place_problem,
     without_root,
 )
@@ -37,6 +35,7 @@ from hubbub.hub.errors import (
     NoSuchFile,
 )
 from hubbub.hub.events import FileRef, Limits, SessionMessage
+from hubbub.hub.events.files import MAX_FILE_BYTES, path_problem
 from hubbub.hub.near_misses import shown
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.texts import check_label

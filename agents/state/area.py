@@ -23,13 +23,13 @@ from typing import Final
 from msgspec import Struct, structs
 
 from hubbub.hub.events import AgentFile, AgentKey, ContentPart, FileRef
+from hubbub.hub.events.files import MAX_PART
 from hubbub.hub.events.media_types import MAX_BYTES, kind_of_type, type_of_name
 from hubbub.hub.texts import label_problem
 from hubbub.hub.values import Json
 
 __all__ = [
     "MAX_FILES",
-    "MAX_FILE_BYTES",
     "MAX_KEYS",
     "MAX_VALUE_BYTES",
     "NO_AREA",
@@ -40,7 +40,6 @@ __all__ = [
     "marked",
     "named",
     "parts_of_files",
-    "path_problem",
     "place_files",
     "place_files_again",
     "place_problem",
@@ -52,11 +51,8 @@ __all__ = [
 ]
 
 MAX_FILES: Final = 10_000
-MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 MAX_KEYS: Final = 1_000
 MAX_VALUE_BYTES: Final = 1024 * 1024
-_MAX_PATH: Final = 1024
-_MAX_PART: Final = 255
 _ROOTS: Final = ("/attachments/", "/")
 _FOLDER: Final = "attachments/"
 
@@ -71,34 +67,12 @@ class Area(Struct, frozen=True):
 NO_AREA = Area()
 
 
-def path_problem(path: object) -> str:
-    """Why ``path`` is no name of a file; empty when it is one."""
-    if not isinstance(path, str):
-        return f"a path is a text, not {type(path).__name__}"
-    if not path or len(path) > _MAX_PATH:
-        return f"a path has 1 to {_MAX_PATH} characters"
-    if any(ord(character) < 32 or ord(character) == 127 for character in path):
-        return "a path holds no control characters"
-    if not path.isprintable() or "\ufffd" in path:
-        return "a path holds printable characters only"
-    if path[0] in "/\\" or "\\" in path:
-        return "a path is relative, with '/' between its parts"
-    if len(path) > 1 and path[1] == ":":
-        return "a path begins with no drive letter"
-    for part in path.split("/"):
-        if part in ("", ".", ".."):
-            return f"a path has no part {part!r}"
-        if len(part) > _MAX_PART:
-            return f"a part of a path has at most {_MAX_PART} characters"
-    return ""
-
-
 def place_problem(files: Collection[str], path: str) -> str:
     """Why no file of that name can be written beside ``files``; empty where one can."""
     if path in files:
         return ""
-    if any(len(part.encode()) > _MAX_PART for part in path.split("/")):
-        return f"a part of a path has at most {_MAX_PART} bytes (UTF-8)"
+    if any(len(part.encode()) > MAX_PART for part in path.split("/")):
+        return f"a part of a path has at most {MAX_PART} bytes (UTF-8)"
     if file := next((folder for folder in _folders(path) if folder in files), ""):
         return f"{file!r} is a file, not a folder"
     inside = f"{path}/"
@@ -133,8 +107,8 @@ def named(area: Area, path: str) -> str:
 
 def key_problem(key: object) -> str:
     """Why ``key`` is no key; empty when it is one."""
-    if not isinstance(key, str) or not 0 < len(key) <= _MAX_PART:
-        return f"a key is a text of 1 to {_MAX_PART} characters"
+    if not isinstance(key, str) or not 0 < len(key) <= MAX_PART:
+        return f"a key is a text of 1 to {MAX_PART} characters"
     return label_problem(key)
 
 
@@ -265,6 +239,6 @@ def _next_free(folder: str, name: str, *taken: Container[str]) -> str:
 
 def _numbered(stem: str, number: int, ending: str) -> str:
     """``stem-2.ext``, cut where the name would be too long to be one."""
-    room = _MAX_PART - len(f"-{number}")
+    room = MAX_PART - len(f"-{number}")
     ending = ending[: room - 1]
     return f"{stem[: room - len(ending)]}-{number}{ending}"

@@ -8,10 +8,11 @@ store has accepted the event, in memory at once.  A run may begin before either 
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TypeAlias
 
+from hubbub.hub.events import ContentPart, FileRef
 from hubbub.hub.logs import log
 from hubbub.hub.ports import Blobs, MemoryBlobs
 from hubbub.hub.store.journal import Delivery, Journal
@@ -35,6 +36,26 @@ class ContentsUnderWay:
         self._tasks = tasks
         self._held: dict[str, bytes] = {}
         self._counts: Counter[str] = Counter()
+
+    def refusal(
+        self, needs: Iterable[FileRef | ContentPart], brought: Contents
+    ) -> Callable[[str], str] | None:
+        """Of the root of a tree: why nothing in it can be sent what names these; ``None`` where
+        they are all brought, or nobody can say without waiting whether the rest is kept."""
+        size_of = getattr(self._blobs, "size_of", None)
+        missing = tuple([each for each in needs if each.digest not in brought])
+        if not missing or size_of is None:
+            return None
+
+        def refusal(root_run_id: str) -> str:
+            for each in missing:
+                held = self._held.get(each.digest)
+                size = size_of(root_run_id, each.digest) if held is None else len(held)
+                if size != each.size:
+                    return _missing(each, size)
+            return ""
+
+        return refusal
 
     def hold(self, contents: Contents) -> None:
         """A delivery with these is submitted."""
@@ -78,3 +99,10 @@ class ContentsUnderWay:
             self._counts[digest] -= 1
             if not self._counts[digest]:
                 del self._counts[digest], self._held[digest]
+
+
+def _missing(named: FileRef | ContentPart, size: int | None) -> str:
+    what = named.path if isinstance(named, FileRef) else named.words
+    if size is None:
+        return f"the content of {what} is not kept here; send it with its bytes"
+    return f"the content of {what} has {size:,} bytes, not {named.size:,}; send it with its bytes"

@@ -33,7 +33,8 @@ from hubbub.hub.texts import label_problem
 
 __all__ = [
     "MAX_PARTS", "Audio", "Document", "GivenParts", "Image", "PartGiven", "ShownPart",
-    "bytes_problem", "contents_of", "part_problem", "read_parts", "split_returned", "split_said",
+    "bytes_problem", "contents_of", "credentials_problem", "part_problem", "read_parts",
+    "split_returned", "split_said",
 ]  # fmt: skip
 
 MAX_PARTS: Final = 100
@@ -100,7 +101,7 @@ class ShownPart:
         something else (``….pdf``).
         """
         where = f"{cls.__name__}.from_url"
-        if problem := url_problem(url) or _credentials_problem(url):
+        if problem := url_problem(url) or credentials_problem(url):
             raise BadValue(where, problem)
         _check_name(where, name)
         claimed = _claimed(where, media_type)
@@ -204,7 +205,7 @@ def read_parts(where: str, parts: object) -> tuple[ContentPart, ...]:
             remedy = "; write Image(data)" if isinstance(each, bytes | bytearray) else ""
             expected = f"expected Image, Document or Audio, not {kind_of(each)}{remedy}"
             raise BadValue(where, expected)
-        if part is each and (problem := part_problem(part) or _credentials_problem(part.url)):
+        if part is each and (problem := part_problem(part) or credentials_problem(part.url)):
             raise BadValue(where, problem)
         found.append(part)
     if len(found) > MAX_PARTS:
@@ -320,7 +321,7 @@ def url_problem(url: object) -> str:
     return "" if host else "the address names no host"
 
 
-def _credentials_problem(url: str) -> str:
+def credentials_problem(url: str) -> str:
     """Why an address is not taken, though a provider could read it; empty if it is.
 
     Asked where one enters only: what is on record stays as it is.

@@ -17,7 +17,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from hubbub.hub.events import Event, InLane
+from hubbub.hub.events import ContentPart, Event, FileRef, InLane
 from hubbub.hub.events.descriptors import Descriptor
 from hubbub.hub.receipt import Receipt
 
@@ -110,8 +110,25 @@ class Delivery:
     """One item for one inbox.  The store fills in the last four fields."""
 
     __slots__ = (
-        "agents", "by", "closes", "contents", "event", "first", "key", "limit", "new", "outcome",
-        "reason", "refusal_of_files", "request", "run_ids", "source", "to", "touches",
+        "agents",
+        "by",
+        "closes",
+        "contents",
+        "event",
+        "first",
+        "key",
+        "limit",
+        "needs",
+        "new",
+        "outcome",
+        "reason",
+        "refusal_of_contents",
+        "refusal_of_files",
+        "request",
+        "run_ids",
+        "source",
+        "to",
+        "touches",
     )  # fmt: skip
 
     def __init__(
@@ -145,6 +162,11 @@ class Delivery:
         self.request = request
         self.refusal_of_files: RefusalOfFiles | None = None
         """Why a run cannot be sent what names these files; asked of what is a message."""
+        self.needs: Sequence[FileRef | ContentPart] = ()
+        """What the event names that has a content; of one that comes from outside."""
+        self.refusal_of_contents: Callable[[str], str] | None = None
+        """Of the root of a tree: why a run in it cannot be sent what names these, for they are not
+        kept.  Called where the store decides, in whichever thread that is."""
         self.contents: Mapping[str, bytes] | None = None
         """What the event's parts hold, by digest.  A store that keeps contents itself
         (``Store.blobs``) has them, durably, before it has the event."""

@@ -251,6 +251,8 @@ class Ledger(Generic[R]):
                 return
             if delivery.refusal_of_files is not None and self._lacks_files(row, delivery):
                 return
+            if _lacks_contents(row.root_run_id, delivery):
+                return
         row.in_seq += 1
         event = delivery.event = numbered(row, delivery.event)
         delivery.outcome = "accepted"
@@ -348,7 +350,18 @@ class Ledger(Generic[R]):
         if new.by_descriptor and not self._rows.is_key_free(new.session_key):
             new = without_key(new, delivery)
         made = new if new.root_run_id else placed(new, delivery, self._rows.find)
-        return None if made is None else self._rows.create(made, delivery.event.at)
+        if made is None or _lacks_contents(made.root_run_id, delivery):
+            return None
+        return self._rows.create(made, delivery.event.at)
+
+
+def _lacks_contents(root_run_id: str, delivery: Delivery) -> bool:
+    """Refuse what names contents that the tree does not have."""
+    refuse = delivery.refusal_of_contents
+    if refuse is None or not (problem := refuse(root_run_id)):
+        return False
+    delivery.outcome, delivery.reason = "rejected", problem
+    return True
 
 
 _TO_MANY: Final[frozenset[Any]] = frozenset(("every", "below"))

@@ -15,19 +15,18 @@ from msgspec import Struct, structs
 from hubbub.agents.definitions.tools import ToolResult
 from hubbub.agents.model import AssistantMessage, ModelRequest
 from hubbub.agents.state.area import (
-    MAX_FILE_BYTES,
     MAX_FILES,
     MAX_KEYS,
     MAX_VALUE_BYTES,
     Area,
     key_problem,
     named,
-    path_problem,
     place_problem,
     without_root,
 )
 from hubbub.hub.errors import BadPath, BadValue, LimitExceeded, NoSuchFile, StoreFailed
 from hubbub.hub.events import AgentFile, AgentKey, ContentPart, FileRef
+from hubbub.hub.events.files import MAX_FILE_BYTES, path_problem
 from hubbub.hub.events.media_types import type_of_content
 from hubbub.hub.events.parts import contents_of, part_problem, read_parts
 from hubbub.hub.hub import Hub

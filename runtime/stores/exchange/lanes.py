@@ -16,7 +16,6 @@ Rules
   its run has ended: what waited then was moved or is left over.
 """
 
-import re
 import zlib
 from collections.abc import Iterator
 from typing import Any, Final
@@ -24,7 +23,6 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from hubbub.agents.state.area import MAX_FILE_BYTES, path_problem
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import (
     CATALOGUE,
@@ -33,7 +31,6 @@ from hubbub.hub.events import (
     AgentHandoff,
     ContentPart,
     Event,
-    FileRef,
     InLane,
     SessionDropped,
     SessionMessage,
@@ -41,7 +38,7 @@ from hubbub.hub.events import (
     SessionTaken,
 )
 from hubbub.hub.events.codec import decode_event
-from hubbub.hub.events.files import files_of, kept_contents, parts_of
+from hubbub.hub.events.files import file_problem, files_of, kept_contents, parts_of
 from hubbub.hub.events.given_tools import given_tools_problem
 from hubbub.hub.events.history import history_problem
 from hubbub.hub.events.moments import is_moment
@@ -50,7 +47,7 @@ from hubbub.hub.events.sessions import IN_BOTH_LANES
 from hubbub.hub.store.reader import EventRow
 from hubbub.hub.texts import readable
 
-__all__ = ["FROM_BACKUP", "Lane", "Lanes", "Problem", "file_problem"]
+__all__ = ["FROM_BACKUP", "Lane", "Lanes", "Problem"]
 
 FROM_BACKUP: Final = (
     "restore the store from a backup, or import an export of the run with --replace"
@@ -243,23 +240,11 @@ def _seeded(event: Event) -> str:
     return ""
 
 
-def file_problem(ref: FileRef) -> str:
-    """Why a file reference is invalid; empty if it is valid."""
-    if what := path_problem(ref.path):
-        return f"it names a file {ref.path!r}; {what}"
-    if not _DIGEST.fullmatch(ref.digest):
-        return f"it names a content {ref.digest!r}, which is not a digest"
-    if not 0 <= ref.size <= MAX_FILE_BYTES:
-        return f"it names a content of {ref.size} bytes"
-    return ""
-
-
 def _part_problem(part: ContentPart) -> str:
     what = part_problem(part)
     return f"it has a part that is none: {what}" if what else ""
 
 
-_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _OURS: Final = frozenset(CATALOGUE)
 """Others may be of a later version, which knows what it does."""
 

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from hubbub.agents.state.area import path_problem, unshowable
+from hubbub.agents.state.area import unshowable
 from hubbub.hub.events import FileRef
+from hubbub.hub.events.files import path_problem
 from hubbub.runtime.stores.folders.disk import Disk
 
 __all__ = ["MISSING", "FolderFiles"]

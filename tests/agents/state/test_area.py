@@ -15,7 +15,6 @@ from hubbub.agents.state.area import (
     attachment_note,
     find_files,
     key_problem,
-    path_problem,
     place_files,
     place_problem,
     unshowable,
@@ -24,6 +23,7 @@ from hubbub.agents.state.area import (
     with_key,
 )
 from hubbub.hub.events import AgentFile, AgentKey, FileRef
+from hubbub.hub.events.files import path_problem
 from hubbub.hub.values import decode_value, encode_value
 
 part = st.text("abzAZ019.-_ é日", min_size=1, max_size=12).filter(lambda p: p not in (".", ".."))

@@ -14,9 +14,10 @@ from support.profiles import examples
 from hubbub import AgentDefinition, Hook, Run, RunContext, RunState, Runtime, agent
 from hubbub.agents.definitions.tools import tool
 from hubbub.agents.model import UserMessage
-from hubbub.agents.state.area import MAX_FILE_BYTES, MAX_FILES, MAX_KEYS, MAX_VALUE_BYTES
+from hubbub.agents.state.area import MAX_FILES, MAX_KEYS, MAX_VALUE_BYTES
 from hubbub.hub.errors import BadPath, BadValue, CallerError, LimitExceeded, NoSuchFile
 from hubbub.hub.events import AgentFile, AgentKey, FileRef
+from hubbub.hub.events.files import MAX_FILE_BYTES
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Journal
 from hubbub.hub.store.late import LateJournal
