@@ -23,6 +23,9 @@ __all__ = ["BlobFolder", "contents_in", "sync_folder"]
 DIGEST: Final = 64
 """Characters of the name of a content."""
 
+MAX_COMPARED: Final = 100_000
+"""Contents of which it is remembered that they were found whole."""
+
 
 class BlobFolder:
     """Keeps contents permanently, each once, whichever runs have it."""
@@ -31,6 +34,9 @@ class BlobFolder:
         self.root = root
         self.worker: Worker | None = None
         """The thread of the store while it is open."""
+        self._compared: dict[str, tuple[int, int, int]] = {}
+        """Contents that have been found whole since the store was opened, with what tells whether
+        the file is still the same."""
         self._on_disk: set[str] = set()
         """The folders in ``root``, 256 at most, of which it is known that they are flushed."""
 
@@ -43,6 +49,13 @@ class BlobFolder:
         """A content, or ``None``.  Raises ``StoreFailed`` for one that has changed on disk."""
         assert self.worker is not None
         return await self.worker.run(partial(self._get, digest))
+
+    def size_of(self, root_run_id: str, digest: str) -> int | None:
+        """The size of a content; ``None`` where none is kept.  In any thread."""
+        try:
+            return self.place(digest).stat().st_size
+        except OSError:
+            return None
 
     def drop(self, root_run_id: str) -> None:
         """Nothing: contents are kept as long as the journal that names them."""
@@ -57,7 +70,7 @@ class BlobFolder:
     def _put(self, digest: str, content: bytes, ending: str = ".new") -> None:
         place = self.place(digest)
         try:
-            if not place.exists():
+            if not self._is_whole(place, digest, len(content)):
                 self._write(place, content, ending)
             # Each time: a process, or an earlier call, may have ended before it came to that.
             sync_folder(place.parent)
@@ -66,6 +79,27 @@ class BlobFolder:
             is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             remedy = "free some space" if is_full else f"make {self.root} a folder to write into"
             raise StoreFailed(str(place), f"{error.strerror or error}; {remedy}") from error
+
+    def _is_whole(self, place: Path, digest: str, size: int) -> bool:
+        """Whether a content need not be written again.
+
+        Its size is compared each time; its hash unless this very file, by inode and times, was
+        found whole since the store was opened.  What changes below the file system's notice is
+        detected when the content is read, and put right by the next process that is given it.
+        """
+        try:
+            found = place.stat()
+            if found.st_size != size:
+                return False
+            seen = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
+            if self._compared.get(digest) == seen:
+                return True
+            is_sound = hashlib.sha256(read_regular(place)).hexdigest() == digest
+        except OSError:  # What is not there, or cannot be read, is written, or says why it cannot.
+            return False
+        if is_sound and len(self._compared) < MAX_COMPARED:
+            self._compared[digest] = seen
+        return is_sound
 
     def _write(self, place: Path, content: bytes, ending: str) -> None:
         # One thread each writes under such a name (that of ``worker``, and the one that writes the

@@ -100,3 +100,38 @@ async def test_a_content_that_is_there_and_cannot_be_flushed_is_a_failure_of_the
         await put(folder)
     monkeypatch.undo()
     await put(folder)
+
+
+@pytest.mark.spec("G-07")
+@pytest.mark.parametrize("is_same_process", [True, False])
+@pytest.mark.parametrize("damaged", [b"", b"dat", b"dirt", b"more data"])
+async def test_sound_bytes_that_are_put_repair_a_damaged_content(
+    damaged: bytes, is_same_process: bool, tmp_path: Path
+) -> None:
+    folder = folder_at(tmp_path / "blobs")
+    await put(folder)
+    await put(folder)
+    place = folder.place(DIGEST)
+    place.chmod(0o600)
+    place.write_bytes(damaged)
+    with pytest.raises(StoreFailed, match="has changed"):
+        await folder.get("r", DIGEST)
+    if not is_same_process:
+        folder = folder_at(tmp_path / "blobs")
+    await put(folder)
+    assert await folder.get("r", DIGEST) == CONTENT
+
+
+async def test_a_content_that_was_found_whole_is_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, read = folder_at(tmp_path / "blobs"), []
+
+    def counted(place: Path) -> bytes:
+        read.append(place)
+        return place.read_bytes()
+
+    monkeypatch.setattr("hubbub.runtime.stores.sqlite.blobs.read_regular", counted)
+    for _ in range(5):
+        await put(folder)
+    assert read == [folder.place(DIGEST)]
