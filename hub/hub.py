@@ -261,10 +261,11 @@ class Hub(Sending, Subscribing):
     def has(self, type_: str, *, run_id: str = "", root_run_id: str = "") -> bool:
         """Whether anybody would get an event of this type; guards costly payloads.
 
-        Raises ``BadValue`` for a type that is no text.
+        Raises ``BadValue`` for a type or an id that is no text.
         """
         if not isinstance(type_, str):
             raise BadValue("has", f"expected an event's type, not {kind_of(type_)}")
+        check_labels(run_id=run_id, root_run_id=root_run_id)
         return self.dispatcher.has(type_, run_id=run_id, root_run_id=root_run_id)
 
     # ── emitting ─────────────────────────────────────────────────────────────────────────────
@@ -299,9 +300,9 @@ class Hub(Sending, Subscribing):
         done = anyio.Event()
         told = self.pipeline.emit(event, done.set)
         await done.wait()
-        self.check_told(told)
+        self._check_told(told)
 
-    def check_told(self, told: Commit | Receipt | None) -> None:
+    def _check_told(self, told: Commit | Receipt | None) -> None:
         """Raise what ``publish`` raises, where what was emitted has been refused."""
         self.check_store()
         if isinstance(told, Receipt):

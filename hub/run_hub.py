@@ -130,7 +130,7 @@ class RunHub(Subscribing):
         done = anyio.Event()
         told = self._emit(event, done.set)
         await done.wait()
-        self.hub.check_told(told)
+        self.hub._check_told(told)
 
     def _emit(self, event: Event, done: Callable[[], None] | None) -> Commit | Receipt | None:
         if not isinstance(event, Event):

@@ -2,6 +2,7 @@
 
 import codecs
 import os
+import re
 import stat
 from typing import Final
 
@@ -11,6 +12,7 @@ __all__ = [
     "MARKS",
     "decode",
     "printable",
+    "printable_json",
     "read_head",
 ]
 
@@ -62,6 +64,19 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else _escaped(char) for char in text)
+
+
+def printable_json(text: str) -> str:
+    """JSON that a terminal can be shown: its controls, and what turns the direction of a line, are
+    escaped.  It means the same."""
+    return text if text.isascii() and "\x7f" not in text else _CONTROL.sub(_as_json, text)
+
+
+_CONTROL: Final = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def _as_json(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
 
 
 def _escaped(char: str) -> str:

@@ -10,6 +10,8 @@ model stands a ``ContentPart``, with the digest of the content.
 """
 
 import hashlib
+import os
+import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
@@ -84,8 +86,12 @@ class ShownPart:
         if not isinstance(path, str | PathLike):
             raise BadValue(cls.__name__, f"expected a path, not {kind_of(path)}")
         place = Path(fspath(path))
+        if "\0" in str(place):
+            raise BadValue(cls.__name__, "a path holds no NUL character")
         name = place.name.encode("utf-8", "replace").decode()[:MAX_PART_NAME]
-        with place.open("rb") as file:
+        with open(place, "rb", opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise BadValue(shown(str(path)), "it is no file, but a device, a pipe or the like")
             data = file.read(MAX_BYTES[cls.kind] + 1)
             if len(data) > MAX_BYTES[cls.kind]:
                 raise BadValue(shown(str(path)), _too_large(cls.kind, place.stat().st_size))
@@ -339,6 +345,11 @@ def name_problem(name: object) -> str:
     if len(name) > MAX_PART_NAME:
         return f"a name has at most {MAX_PART_NAME} characters"
     return "" if name.isprintable() else "a name holds printable characters only"
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file, and wait for nobody: a pipe has no end until somebody writes."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _too_large(kind: PartKind, size: int) -> str:

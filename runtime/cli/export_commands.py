@@ -22,6 +22,7 @@ from hubbub.runtime.stores.sqlite.output_file import (
 if TYPE_CHECKING:
     from hubbub.hub.store.reader import StoreReader
     from hubbub.runtime.stores.sqlite.folder import DataFolder
+from hubbub.runtime.text import printable_json
 
 __all__ = ["export_command", "import_command"]
 
@@ -158,7 +159,7 @@ def _write_lines(
 ) -> None:
     with closing(lines):
         if out is None or is_standard_output(out):  # A line about it would be part of it.
-            write_all(write, (line[:-1].decode() for line in lines))
+            write_all(write, (printable_json(line[:-1].decode()) for line in lines))
         else:
             count = write_output(out, lines, remedy=_REMEDY, store=store)
             write(f"wrote {out}: {count:,} lines")

@@ -16,6 +16,7 @@ from hubbub.runtime.stores.open import DEFAULT_STORE, open_reader, watch_of
 if TYPE_CHECKING:
     from hubbub.hub.store.reader import StoreReader
     from hubbub.runtime.schedules.status import ScheduleStatus
+from hubbub.runtime.text import printable_json
 
 __all__ = ["replay_command", "runs_command", "schedules_command", "show_command", "tail_command"]
 
@@ -247,4 +248,5 @@ def _event_object(stored: Stored) -> str:
     from hubbub.hub.events.codec import encode_event
 
     event = msgspec.Raw(encode_event(stored.event))
-    return msgspec.json.encode({"position": stored.position, "event": event}).decode()
+    line = msgspec.json.encode({"position": stored.position, "event": event})
+    return printable_json(line.decode())

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from hubbub.hub.errors import OperatorError
-from hubbub.runtime.text import printable
+from hubbub.runtime.text import printable, printable_json
 
 __all__ = [
     "FAILED",
@@ -65,8 +65,8 @@ def write_all(write: Write, lines: Iterable[str]) -> None:
 
 
 def document(value: Any) -> str:
-    """A value as indented JSON."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    """A value as indented JSON, without what a terminal would obey."""
+    return printable_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
 def at_least(least: int, name: str, number: int) -> int:

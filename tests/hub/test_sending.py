@@ -666,3 +666,11 @@ async def test_a_list_without_a_part_says_what_a_list_is_for(hub, said):
     run_id = await open_run(hub)
     with pytest.raises(BadValue, match="at least one part, such as Image"):
         hub.send_to_run(run_id, said)
+
+
+@pytest.mark.spec("G-01")
+@pytest.mark.parametrize("where", ["run_id", "root_run_id"])
+@pytest.mark.parametrize("value", [bytearray(b"x"), [], 5, "a\0b"], ids=repr)
+async def test_whether_anybody_listens_is_asked_of_a_text(hub, where, value):
+    with pytest.raises(BadValue, match=where):
+        hub.has("test:x", **{where: value})

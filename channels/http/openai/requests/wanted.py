@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from hubbub.channels.http.openai.answers.refusals import Refused
+from hubbub.channels.http.openai.requests.parameters import plain_parameters
 from hubbub.channels.http.openai.requests.shown import SHOWN
 from hubbub.channels.http.wire.parts import PartBody, parts_shown
 from hubbub.hub.events import GivenTool, HistoryCall, HistoryMessage
@@ -285,7 +286,7 @@ def tools_of(
             tool = object_at(where, tool.get("function"))
         schema = tool.get("parameters")
         if schema is not None:
-            object_at(f"{where}.parameters", schema)
+            schema = plain_parameters(object_at(f"{where}.parameters", schema))
         found.append(
             GivenTool(
                 name=text_at(f"{where}.name", tool.get("name")),
