@@ -300,15 +300,7 @@ class Hub(Sending, Subscribing):
         done = anyio.Event()
         told = self.pipeline.emit(event, done.set)
         await done.wait()
-        self._check_told(told)
-
-    def _check_told(self, told: Commit | Receipt | None) -> None:
-        """Raise what ``publish`` raises, where what was emitted has been refused."""
-        self.check_store()
-        if isinstance(told, Receipt):
-            told.raise_if_rejected()
-        elif told is not None and told.error:
-            raise BadValue("publish", told.error)
+        check_told(self, told)
 
     def check_store(self) -> None:
         """Raise ``StoreFailed`` if the store accepts nothing any more."""
@@ -372,3 +364,12 @@ class Hub(Sending, Subscribing):
     def is_current_thread(self) -> bool:
         """Whether the caller runs in the thread that the hub belongs to."""
         return self.pipeline.home.is_current_thread
+
+
+def check_told(hub: Hub, told: Commit | Receipt | None) -> None:
+    """Raise what ``publish`` raises, where what was emitted has been refused."""
+    hub.check_store()
+    if isinstance(told, Receipt):
+        told.raise_if_rejected()
+    elif told is not None and told.error:
+        raise BadValue("publish", told.error)

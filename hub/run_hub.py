@@ -29,7 +29,7 @@ from hubbub.hub.events import (
 )
 from hubbub.hub.events.codec import check_event, check_texts
 from hubbub.hub.events.event import home_of
-from hubbub.hub.hub import Hub, HubStatistics
+from hubbub.hub.hub import Hub, HubStatistics, check_told
 from hubbub.hub.logs import log
 from hubbub.hub.message import Sayable, contents_said, session_message
 from hubbub.hub.near_misses import kind_of
@@ -130,7 +130,7 @@ class RunHub(Subscribing):
         done = anyio.Event()
         told = self._emit(event, done.set)
         await done.wait()
-        self.hub._check_told(told)
+        check_told(self.hub, told)
 
     def _emit(self, event: Event, done: Callable[[], None] | None) -> Commit | Receipt | None:
         if not isinstance(event, Event):
