@@ -229,9 +229,8 @@ class Addressing:
         given = None
         if event.descriptor_json is not NULL:
             given = _given_descriptor(event)
-            run_id = (
-                _id_of_child(given, run_id) if isinstance(given, SubagentDescriptor) else run_id
-            )
+            if isinstance(given, SubagentDescriptor):
+                run_id = _id_of_child(given, run_id)
             if not event.session_key:
                 event = structs.replace(event, session_key=key_of_descriptor(given))
         run_id = run_id or self._ports.ids.run_id(event.at)

@@ -50,7 +50,7 @@ from hubbub.hub.tasks.cancelling import defer_interrupts
 from hubbub.hub.texts import check_labels
 from hubbub.hub.values import check_counts
 
-__all__ = ["Handler", "Hub", "HubStatistics"]
+__all__ = ["Handler", "Hub", "HubStatistics", "check_told"]
 
 DEFAULT_BUFFER: Final = 1024
 DEFAULT_INBOX: Final = 10_000
