@@ -265,14 +265,14 @@ class PostgresStore(PostgresReads):
             log.error("commit.unwritable", batch=len(batch), exc_info=error)
         # Something in the batch is no store's to keep: each is written by itself.
         attempt.undo()
-        await self._writing.run(self._writer.forget)
+        await self._on_writer(self._writer.forget)
         for operation in batch:
             try:
                 await self._write_surely((operation,))
             except Exception as error:
                 if not self._writer.is_of_contents(error):
                     raise
-                await self._writing.run(self._writer.forget)
+                await self._on_writer(self._writer.forget)
                 if isinstance(operation, Commit):
                     operation.forget_outcome()
                     operation.error = f"it cannot be written: {words_of(error)}"

@@ -111,7 +111,7 @@ class PostgresWriter(LedgerWriter):
 
     def forget(self) -> None:
         """Take everything from the database: what was tried could not be written."""
-        self._db.roll_back()
+        self._in_doubt = None
         self._begin_again()
 
     def is_of_contents(self, error: Exception) -> bool:
