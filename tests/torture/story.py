@@ -182,6 +182,8 @@ class Story:
         self._dead: list[Process] = []
         self._ends: list[tuple[str, float]] = []
         """Workers that were ended, and when."""
+        self._restarts: list[float] = []
+        """When the server began anew, after which no lease is over for its whole time."""
         self.count = StoryCount()
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────
@@ -315,6 +317,7 @@ class Story:
 
     def _restart(self) -> None:
         self._servers.primary.restart()
+        self._restarts.append(time())
 
     def _fail_over(self) -> None:
         def moved(port: int) -> None:
@@ -323,6 +326,7 @@ class Story:
                 each.proxy.cut()
 
         self._servers.fail_over(moved)
+        self._restarts.append(time())
 
     def _busiest(self) -> Process:
         """The worker that owns most trees."""
@@ -395,7 +399,10 @@ class Story:
         problems = []
         for name, at in self._ends:
             found = db.execute(_TAKEN_OVER, (name, at)).fetchall()
-            taken = [float(when) - at for when, _ in found if when is not None]
+            taken = [
+                float(when) - at for when, _ in found
+                if when is not None and not any(at < x < float(when) for x in self._restarts)
+            ]  # fmt: skip
             self.count.takeovers += taken
             late = [seconds for seconds in taken if seconds > self._ttl + self._spare]
             if late:
