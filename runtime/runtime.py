@@ -348,12 +348,12 @@ class Runtime(RunAccess):
         self.phase.check_open()
         if isinstance(agent, str) and self._ownership.opens_any:
             check_labels(agent=agent)
-            name = agent
+            opened = agent
         else:
-            name = definition_of(self.services, agent, input).name
+            opened = definition_of(self.services, agent, input).name
         _check_env(env)
         receipt = self.hub.open(
-            name, input, session_key=session_key, run_id=run_id, once=once,
+            opened, input, session_key=session_key, run_id=run_id, once=once,
             timeout=timeout, name=name, correlation_id=correlation_id, env=dict(env or {}),
             source=source, history=history, tools=tools, limits=limits,
         )  # fmt: skip
@@ -382,14 +382,14 @@ class Runtime(RunAccess):
         self.phase.check_open()
         if isinstance(agent, str) and self._ownership.opens_any:
             check_labels(agent=agent)
-            name = agent
+            opened = agent
         else:
-            name = definition_of(self.services, agent, input).name
+            opened = definition_of(self.services, agent, input).name
         if env is not None:
             _check_env(env)
         if limits is not None:
             check_limits(limits)
-        outcome, _ = await self._calls.run(name, input, env, limits)
+        outcome, _ = await self._calls.run(opened, input, env, limits)
         return outcome
 
     def executable(self, agent: str | AgentDefinition[Output]) -> ExecutableAgent[Output]:
