@@ -251,7 +251,8 @@ class Ledger(Generic[R]):
                 return
             if delivery.refusal_of_files is not None and self._lacks_files(row, delivery):
                 return
-            if _lacks_contents(row.root_run_id, delivery):
+            refuse = delivery.refusal_of_contents
+            if refuse is not None and _is_refused(delivery, refuse(row.root_run_id)):
                 return
         row.in_seq += 1
         event = delivery.event = numbered(row, delivery.event)
@@ -350,18 +351,19 @@ class Ledger(Generic[R]):
         if new.by_descriptor and not self._rows.is_key_free(new.session_key):
             new = without_key(new, delivery)
         made = new if new.root_run_id else placed(new, delivery, self._rows.find)
-        if made is None or _lacks_contents(made.root_run_id, delivery):
+        if made is None:
+            return None
+        refuse = delivery.refusal_of_contents
+        if refuse is not None and _is_refused(delivery, refuse(made.root_run_id)):
             return None
         return self._rows.create(made, delivery.event.at)
 
 
-def _lacks_contents(root_run_id: str, delivery: Delivery) -> bool:
-    """Refuse what names contents that the tree does not have."""
-    refuse = delivery.refusal_of_contents
-    if refuse is None or not (problem := refuse(root_run_id)):
-        return False
-    delivery.outcome, delivery.reason = "rejected", problem
-    return True
+def _is_refused(delivery: Delivery, problem: str) -> bool:
+    """Reject what names contents that the tree does not have."""
+    if problem:
+        delivery.outcome, delivery.reason = "rejected", problem
+    return problem != ""
 
 
 _TO_MANY: Final[frozenset[Any]] = frozenset(("every", "below"))
