@@ -230,10 +230,13 @@ class Hearing:
 
     async def _claim(self) -> None:
         while True:
-            worker, claims = await self._ask(self._tail.claim)
-            is_mine = worker == self._lease.worker and not self.is_over and self._share.left > 0
-            if claims and is_mine:
-                self._share.own(claims)
+            known = self._share.known()
+            worker, claims = await self._ask(partial(self._tail.claim, known))
+            if claims and worker == self._lease.worker and not self.is_over:
+                if self._share.left > 0:
+                    self._share.own(claims)
+                else:  # Else nobody would drive them, should the lease be renewed after all.
+                    self.lose("no renewal is known for its whole time")
             if len(claims) < CLAIMS:
                 return
 

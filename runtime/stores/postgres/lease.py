@@ -10,7 +10,7 @@ connection was lost in the middle of a commit, it says what became of that.  Onl
 clock decides when a lease is over.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import psycopg
@@ -155,9 +155,10 @@ class WorkerLease:
         self.group += 1
         return _RENEW, (self.group, self.ttl, self.worker)
 
-    def hand_over(self, root_run_ids: Sequence[str]) -> None:
-        """Let others claim trees."""
-        self.db.execute(_HAND_OVER, (self.worker, list(root_run_ids)))
+    def hand_over(self, epochs: Mapping[str, int]) -> None:
+        """Let others claim trees, by root; one that was claimed again since that epoch, be it under
+        another lease of this process, is kept."""
+        self.db.execute(_HAND_OVER, (self.worker, list(epochs), list(epochs.values())))
         self.notify(FREE)
 
     def drain(self) -> None:
@@ -268,8 +269,9 @@ _TIDY: Final = (
     "AND NOT EXISTS (SELECT 1 FROM tree WHERE tree.owner = worker.id)"
 )
 _HAND_OVER: Final = (
-    "UPDATE tree SET owner = NULL FROM address "
-    "WHERE tree.owner = ?1 AND tree.root = address.number AND address.run_id = ANY(?2)"
+    "UPDATE tree SET owner = NULL FROM unnest(?2::text[], ?3::bigint[]) AS given (run_id, epoch) "
+    "JOIN address USING (run_id) "
+    "WHERE tree.owner = ?1 AND tree.root = address.number AND tree.epoch = given.epoch"
 )
 _LEAVE: Final = (
     "WITH mine AS (UPDATE worker SET live = false WHERE id = ?1 RETURNING id) "

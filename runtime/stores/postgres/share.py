@@ -55,7 +55,7 @@ class PostgresShare:
         *,
         is_worker: bool,
         ttl: float,
-        hand_over: Callable[[Sequence[str]], Awaitable[None]],
+        hand_over: Callable[[Mapping[str, int]], Awaitable[None]],
         drain: Callable[[], Awaitable[None]],
         runs_of: Callable[[Collection[str]], Awaitable[Sequence[RunInfo]]],
         attached: Callable[[], object],
@@ -74,6 +74,8 @@ class PostgresShare:
         """The epochs of the trees that are this process's, by root, and when they were claimed."""
         self._agents: dict[str, str] = {}
         """The agents of their roots."""
+        self._handing: list[tuple[str, int]] = []
+        """The trees that are being handed over, with their epochs."""
         self._opening: dict[str, str] = {}
         """The trees that are being opened here, with the agents of their roots."""
         self._terms: dict[Commit, Terms] = {}
@@ -110,9 +112,14 @@ class PostgresShare:
 
     async def hand_over(self, root_run_ids: Collection[str]) -> None:
         """Give up trees, behind all that was submitted; see ``Sharing``."""
-        roots = [root for root in root_run_ids if root in self._owned]
-        self.lose(roots)
-        await self._do_hand_over(roots)
+        epochs = {root: self._owned[root][0] for root in root_run_ids if root in self._owned}
+        self._handing += epochs.items()
+        self.lose(epochs)
+        try:
+            await self._do_hand_over(epochs)
+        finally:
+            for each in epochs.items():
+                self._handing.remove(each)
 
     async def drain(self) -> None:
         """Claim nothing more; trees that are opened here are others' to claim."""
@@ -210,6 +217,12 @@ class PostgresShare:
             self._agents[root] = agent
         if self.sharer is not None and claims:
             self.sharer.claimed(tuple(claims))
+
+    def known(self) -> frozenset[tuple[str, int]]:
+        """The trees, with their epochs, that are this process's in the database as far as it knows:
+        also those that are being handed over."""
+        owned = ((root, epoch) for root, (epoch, _) in self._owned.items())
+        return frozenset((*owned, *self._handing))
 
     def agents(self) -> Mapping[str, int]:
         """How many trees are this process's, by agent."""

@@ -375,9 +375,9 @@ class PostgresStore(PostgresReads):
             self._lease.offer, self._lease.drains = self._share.offered, False
             self._hearing.look_now()
 
-    async def _hand_over(self, roots: Sequence[str]) -> None:
+    async def _hand_over(self, epochs: Mapping[str, int]) -> None:
         await super().flush()
-        await self._on_writer(partial(self._lease.hand_over, roots))
+        await self._on_writer(partial(self._lease.hand_over, epochs))
 
     async def _drain(self) -> None:
         self._lease.drains = True

@@ -13,7 +13,7 @@ of its own, so that no group of commits that waits for its turn keeps the lease 
 import selectors
 import socket
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
@@ -130,6 +130,8 @@ class Tail:
         """Whether notifications arrive at all, as far as is known."""
         self._says_new = self._says_free = False
         """What the others are to be told next."""
+        self._in_doubt = 0
+        """The lease under which trees were claimed without an answer."""
 
     def connect(self) -> None:
         """Connect, anew where the connection is lost."""
@@ -234,12 +236,22 @@ class Tail:
             found.append((format_, WorkerLoad(number, trees, offer)))
         return counts, found
 
-    def claim(self) -> tuple[int, Claims]:
-        """Claim free trees, up to a share: for which lease, and by root the epochs and agents."""
+    def claim(self, known: Collection[tuple[str, int]]) -> tuple[int, Claims]:
+        """Claim free trees, up to a share: for which lease, and by root the epochs and agents.
+
+        Where the answer to the last claim was lost, what it came to is found, too: the trees that
+        have been claimed for this lease, but for those ``known`` before.
+        """
         free, loads = self._places()
         worker = self._lease.worker
         claims: dict[str, tuple[int, str]] = {}
+        if self._in_doubt == worker:
+            for root, epoch, agent in self._db.execute(_CLAIMED, (worker,)):
+                if (root, epoch) not in known:
+                    claims[root] = (epoch, agent)
+        self._in_doubt = worker
         if not any(load.number == worker for _, load in loads):  # It drains, or is over.
+            self._in_doubt = 0
             return worker, claims
         # First those that few can take.
         for needs in sorted(
@@ -250,6 +262,7 @@ class Tail:
             for agent, count in placed(there, able)[worker].items():
                 found = self._db.execute(_CLAIM, (worker, min(count, CLAIMS), agent, needs))
                 claims |= {root: (epoch, agent) for root, epoch in found}
+        self._in_doubt = 0
         return worker, claims
 
     def page(self, after: int, until: int | None, version: int) -> Page:
@@ -330,6 +343,11 @@ WITH wanted AS (
 )
 SELECT run_id, epoch FROM claimed JOIN address ON number = root
 """
+_CLAIMED: Final = (
+    "SELECT run_id, epoch, want FROM tree JOIN address ON number = root "
+    "WHERE owner = ? AND epoch > 1"
+)
+"""A tree that is its opener's has the first epoch."""
 _SELECT_PAGE: Final = (
     "SELECT position, writer, body FROM event WHERE position > ? AND position <= ? "
     f"ORDER BY position LIMIT {PAGE}"

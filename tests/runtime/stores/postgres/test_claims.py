@@ -1,0 +1,112 @@
+"""What a worker believes to own it owns: also where its lease or a connection ends meanwhile."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+from support.postgres import Server
+
+from hubbub.hub.conformance.sharing import Member, members_of
+from hubbub.hub.conformance.steps import A_RUN, open_run
+from hubbub.runtime.stores.postgres.store import PostgresStore
+
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+class Schema:
+    """A new store, with the journals of its processes."""
+
+    ttl = 6.0
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.schema = server.new_schema()
+
+    def journal(self, *, is_worker: bool = True) -> PostgresStore:
+        return PostgresStore(self.server.dsn(self.schema), is_worker=is_worker, ttl=self.ttl)
+
+    def end_leases(self) -> None:
+        self.server.query(f"UPDATE {self.schema}.worker SET live = false")
+
+    def owners(self) -> list[tuple[Any, ...]]:
+        return self.server.query(f"SELECT owner, epoch FROM {self.schema}.tree ORDER BY root")
+
+
+def journal_of(member: Member) -> PostgresStore:
+    assert isinstance(member.journal, PostgresStore)
+    return member.journal
+
+
+async def test_a_tree_claimed_anew_while_it_was_handed_over_stays_its_workers(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lease ends before the database knows of the hand-over, and the next one has the tree."""
+    store = Schema(server)
+    async with members_of(store, 1) as (one,):
+        await open_run(one.journal, A_RUN)
+        journal = journal_of(one)
+        on_writer = journal._on_writer
+
+        async def late(do: Callable[[], None]) -> None:
+            monkeypatch.setattr(journal, "_on_writer", on_writer)
+            store.end_leases()
+            with anyio.fail_after(30):
+                await one.until(lambda: one.trees == {A_RUN})
+            await on_writer(do)
+
+        monkeypatch.setattr(journal, "_on_writer", late)
+        await one.share.hand_over([A_RUN])
+        assert one.share.owns(A_RUN)
+        assert store.owners() == [(journal._lease.worker, 2)]
+
+
+async def test_a_hand_over_whose_answer_is_lost_frees_nothing_that_was_claimed_since(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Schema(server)
+    async with members_of(store, 1) as (one,):
+        await open_run(one.journal, A_RUN)
+        journal = journal_of(one)
+        on_writer: Callable[[Callable[[], None]], Awaitable[None]] = journal._on_writer
+
+        async def twice(do: Callable[[], None]) -> None:
+            await on_writer(do)
+            with anyio.fail_after(30):
+                await one.until(lambda: one.trees == {A_RUN})
+            await on_writer(do)
+
+        monkeypatch.setattr(journal, "_on_writer", twice)
+        await one.share.hand_over([A_RUN])
+        assert one.share.owns(A_RUN)
+        assert store.owners() == [(journal._lease.worker, 2)]
+
+
+async def test_trees_claimed_without_an_answer_are_driven(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection ends behind the claim; else the trees stay a worker's that knows nothing."""
+    store = Schema(server)
+    async with members_of(store, 1, channels=1) as (worker, channel):
+        db = journal_of(worker)._tail._db
+        execute, lost = db.execute, []
+
+        def cut(sql: str, *values: Any) -> Any:
+            found = execute(sql, *values)
+            if "epoch = epoch + 1" in sql and not lost:
+                lost.append(server.end_connections(f"hubbub:{store.schema}:tail"))
+                return execute("SELECT 1")
+            return found
+
+        monkeypatch.setattr(db, "execute", cut)
+        await open_run(channel.journal, A_RUN)
+        with anyio.fail_after(20):
+            await worker.until(lambda: worker.trees == {A_RUN})
+        assert lost
+        assert worker.share.owns(A_RUN)
+        assert store.owners() == [(journal_of(worker)._lease.worker, 2)]
