@@ -22,6 +22,7 @@ import http_figures
 import hub_figures
 import msgspec
 import run_figures
+import shared_figures
 import simulation_figures
 import web_figures
 from figures import Figure, Loop
@@ -59,9 +60,14 @@ BENCHMARKS: dict[str, Benchmark] = {
     "sse-latency": web_figures.sse_latency,
     "sse-slow": web_figures.sse_slow,
     "import": run_figures.import_time,
+    "shared-steps": shared_figures.steps,
+    "shared-ack": shared_figures.ack,
+    "shared-heard": shared_figures.heard,
+    "shared-store": shared_figures.store,
+    "shared-take-over": shared_figures.take_over,
 }
-ONE_LOOP = ("cached", "import", "memory", "worlds", "week")
-"""What is the same whichever loop runs."""
+ONE_LOOP = ("cached", "import", "memory", "worlds", "week", "shared-steps", "shared-take-over")
+"""What is the same whichever loop runs, or takes long."""
 
 LOOPS: tuple[Loop, ...] = ("asyncio", "trio")
 
@@ -69,6 +75,9 @@ LOOPS: tuple[Loop, ...] = ("asyncio", "trio")
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     names = options.names or list(BENCHMARKS)
+    if not shared_figures.is_possible():
+        print("PostgreSQL is not installed: without the figures of shared stores", file=sys.stderr)
+        names = [name for name in names if not name.startswith("shared-")]
     loops = [options.loop] if options.loop else LOOPS
     rounds, scale = (1, 0.02) if options.quick else (options.rounds, 1.0)
     figures: list[Figure] = []
