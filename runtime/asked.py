@@ -41,7 +41,7 @@ from hubbub.hub.receipt import Receipt
 from hubbub.hub.texts import check_label
 from hubbub.hub.values import Secret
 from hubbub.runtime.activities.other_runs import LookAt
-from hubbub.runtime.activities.variable_requests import pending, provide
+from hubbub.runtime.activities.variable_requests import PendingVariables, pending, provide
 from hubbub.runtime.finding.finder import Finder
 from hubbub.runtime.kernel.services import Services
 
@@ -78,7 +78,7 @@ class RuntimeAnswers:
             case "variables":
                 check_label("request_id", other)
                 found = await pending(self._services, self._look_at, one, other)
-                return msgspec.to_builtins(found)
+                return {**msgspec.to_builtins(found), **await self._published_variables(found)}
             case "provide":
                 check_label("request_id", other)
                 values = _values(given)
@@ -92,6 +92,17 @@ class RuntimeAnswers:
                 return await self._limit(one, _limits(other))
             case _:
                 return await self._finder.answer(question)
+
+    async def _published_variables(self, found: PendingVariables) -> Mapping[str, Any]:
+        """What variables are that an agent reads whom only other processes know."""
+        if self._services.definitions.find_agent(found.agent) is not None:
+            return {}
+        agent = await self._finder.answer(f"agent {found.agent}")
+        kinds = {each["name"]: each for each in agent["variables"]} if agent is not None else {}
+        shown = [
+            {**each, **kinds.get(each["name"], {})} for each in msgspec.to_builtins(found.variables)
+        ]
+        return {"variables": shown}
 
     # ── files ────────────────────────────────────────────────────────────────────────────────
 

@@ -109,6 +109,8 @@ class Deferred(Struct, frozen=True, gc=False, kw_only=True):
     owner: str
     side: str
     required: tuple[str, ...]
+    missing: tuple[str, ...]
+    """Those of them that had no value when it was called."""
     files: tuple[FileRef, ...]
     expires_at: int
 
@@ -258,7 +260,8 @@ def with_deferred(family: Family, event: e.SessionVariables) -> Family:
     deferred = Deferred(
         request_id=event.request_id, agent=event.child_agent, name=event.name,
         message=event.message, owner=event.owner, side=event.side or "side_a",
-        required=event.required, files=event.files, expires_at=event.expires_at,
+        required=event.required, missing=event.names, files=event.files,
+        expires_at=event.expires_at,
     )  # fmt: skip
     return replace(family, deferred=(*family.deferred, deferred)[-MAX_DEFERRED:])
 

@@ -20,6 +20,7 @@ from hubbub.hub.errors import Closed, VariablesRefused
 from hubbub.hub.events import AgentChild, AgentComplete, Event, SessionOpen, SessionVariables
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.receipt import Receipt
+from hubbub.hub.store.sharing import sharing_of
 from hubbub.hub.texts import readable, text_problem
 from hubbub.runtime.activities.child_lookup import transfer, wanted
 from hubbub.runtime.activities.environment import Environment
@@ -169,8 +170,13 @@ async def _find(
     child = side.children.get(deferred.agent) if side is not None else None
     given: dict[str, str] = {}
     missing = deferred.required
-    if child is not None:
-        env = Environment.of(services, lane, side)
+    env = Environment.of(services, lane, side)
+    if _only_carries(services):
+        # Of what the run's values hand down only those are known here that the child must have.
+        missing = deferred.missing
+        held = {x: env.find(x, is_scoped=True) for x in deferred.required if x not in missing}
+        given = {name: value for name, value in held.items() if value is not None}
+    elif child is not None:
         given = {v.name: v.value.reveal() or "" for v in transfer(env, child)}
         lacks = wanted(services, env, child, given)[1]
         missing = tuple(name for name in deferred.required if name in lacks)
@@ -199,7 +205,14 @@ def _check_values(request_id: str, waiting: _Waiting, values: Mapping[str, str])
         raise VariablesRefused(request_id, "incomplete", problem, left)
 
 
+def _only_carries(services: Services) -> bool:
+    """Whether no agent is known here, but to the processes that run them."""
+    return not services.definitions.names and sharing_of(services.hub.journal) is not None
+
+
 def _check_room(services: Services, request_id: str, waiting: _Waiting) -> None:
+    if _only_carries(services):
+        return  # Who drives the parent decides.
     request = ChildRequest(agent=waiting.deferred.agent)
     budget = services.budgets.of(waiting.lane.root_run_id)
     if refused := refusal_of_creation(waiting.thread, request, waiting.child, True, budget):

@@ -34,13 +34,6 @@ OTHERWISE: Final = {
         "the schema of a reply is not known here yet",
     "test_what_are_no_limits_is_refused": "what models cost is known to workers only",
     "test_numbers_of_events_are_ones_that_a_browser_has_exactly": "this store has no bus",
-    "test_a_cap_that_is_reached_meanwhile_is_a_conflict": "variables are given where a run is",
-    "test_a_person_fills_in_a_form_that_shows_no_value_and_runs_no_script":
-        "variables are given where a run is",
-    "test_a_text_is_filled_in_where_one_can_see_it_and_says_what_it_is_for":
-        "variables are given where a run is",
-    "test_what_is_wanted_is_listed_until_it_is_given": "variables are given where a run is",
-    "test_what_is_wanted_is_shown_and_given_once": "variables are given where a run is",
 }  # fmt: skip
 """Tests of which something is otherwise there, and why."""
 
