@@ -15,6 +15,7 @@ from hubbub.hub.events import Event
 from hubbub.hub.ports import Blobs, Secrets
 from hubbub.hub.store.journal import Addressing, Commit, LoadedRun, RunInfo, Selection
 from hubbub.hub.store.reader import StoreReader
+from hubbub.hub.store.sharing import Sharing, sharing_of
 from hubbub.hub.store.store import Store
 from hubbub.hub.task_host import TaskHost
 
@@ -40,6 +41,11 @@ class LateJournal:
     @property
     def name(self) -> str:
         return self._inner.name
+
+    @property
+    def sharing(self) -> Sharing | None:
+        """The inner store's; what comes by it does not wait."""
+        return sharing_of(self._inner)
 
     @property
     def tip(self) -> int:

@@ -7,7 +7,9 @@
 
 Whether the process of a run that was at work died, or its runtime was merely left, says a note of
 the store: which runs were at work when a runtime was last left, and how far each had come.  It
-holds for a run that has come no further since; a process that is killed writes none.
+holds for a run that has come no further since; a process that is killed writes none.  A store that
+several processes share has one note per tree; what a store of the other kind had noted before it
+was copied is read, too, and noted anew.
 Which run a process has died of is found out in ``trials``.
 """
 
@@ -43,6 +45,8 @@ class RestorePolicy(Enum):
     interrupted, its open calls are answered as lost, every message that waits becomes one
     ``hub:dead_letter``, and the run parks.  A run that never began begins: its opening is no
     message.  Code agents continue by their ``on_restart``, without the messages that wait.
+    Of a tree that is claimed later, on a store that several processes share, a message waits in
+    this sense if it was accepted before the runtime opened.
     """
 
     EVERYTHING = "everything"
@@ -60,7 +64,7 @@ class Claimed(Struct, frozen=True):
 class Boot:
     """The state of the runs as a runtime found it; its entries are used up as runs are read."""
 
-    __slots__ = ("_emptied", "_is_context_only", "_is_shared", "_left", "_noted")
+    __slots__ = ("_emptied", "_is_context_only", "_is_shared", "_left", "_noted", "_tip")
 
     def __init__(self, policy: RestorePolicy, *, is_shared: bool = False) -> None:
         self._is_context_only = policy is RestorePolicy.CONTEXT_ONLY
@@ -69,19 +73,36 @@ class Boot:
         self._noted: dict[str, int] = {}
         self._emptied: dict[str, int] = {}
         """Runs to be restored without what waits, and the number of the last such item."""
+        self._tip = 0
+        """The last position of a shared store when the runtime opened."""
 
     async def unfinished(self, journal: Journal, claimed: Claimed | None = None) -> Sequence[str]:
         """The runs to resume, those above others before them; all, or those in claimed trees."""
         if claimed is not None:
             await self._read_trees(journal, claimed.roots)
             return await self._to_resume(journal, claimed.ready)
-        if not self._is_shared:
-            self._noted = await _read_left(journal, NOTE)
-            self._left = dict(self._noted)
+        if self._is_shared:
+            self._tip = journal.tip
+        else:
+            await self._read_store(journal)
         return await self._to_resume(journal, await journal.ready())
 
+    async def _read_store(self, journal: Journal) -> None:
+        notes = await journal.notes(NOTE)
+        self._noted = _left_in(notes, NOTE)
+        self._left = dict(self._noted)
+        trees = [key for key in notes if notes[key] and key.startswith(_note_of(""))]
+        for key in trees:
+            self._left.update(_left_in(notes, key))
+        if trees:
+            self._noted = dict(self._left)
+            journal.submit(Commit(notes={NOTE: _text_of(self._left), **dict.fromkeys(trees, "")}))
+
     async def _read_trees(self, journal: Journal, roots: Iterable[str]) -> None:
-        notes = await journal.notes(_note_of(""))
+        notes = await journal.notes(NOTE)
+        while text := notes.get(NOTE, ""):
+            await _divide(journal, text)
+            notes = await journal.notes(NOTE)
         read = {note: left for root in roots if (left := _left_in(notes, note := _note_of(root)))}
         for left in read.values():
             self._left.update(left)
@@ -95,7 +116,7 @@ class Boot:
             for above in (*await _waiting_above(journal, run_id), run_id):
                 self._emptied[above] = _ALL
         for run_id in tuple(self._emptied):
-            last = await _last_waiting(journal, run_id)
+            last = await _last_waiting(journal, run_id, self._tip if self._is_shared else None)
             self._emptied[run_id] = min(self._emptied[run_id], last)
         return tuple(self._emptied)
 
@@ -128,14 +149,11 @@ class Boot:
         """Note which runs are left in the middle of something, with roots and numbers; and
         ``notes``."""
         if self._is_shared:
-            trees: dict[str, dict[str, int]] = {}
-            for run_id, (root, seq) in at_work.items():
-                trees.setdefault(root, {})[run_id] = seq
-            notes = {_note_of(x): msgspec.json.encode(left).decode() for x, left in trees.items()}
+            notes = _notes_of_trees(at_work)
         left = {**self._left, **{run_id: seq for run_id, (_, seq) in at_work.items()}}
         if left != self._noted and not self._is_shared:
             self._noted = left
-            notes = {**notes, NOTE: msgspec.json.encode(left).decode()}
+            notes = {**notes, NOTE: _text_of(left)}
         if notes:
             journal.submit(Commit(notes=notes))
 
@@ -145,8 +163,33 @@ def _note_of(root_run_id: str) -> str:
     return f"{NOTE}:{root_run_id}"
 
 
-async def _read_left(journal: Journal, key: str) -> dict[str, int]:
-    return _left_in(await journal.notes(key), key)
+def _notes_of_trees(at_work: Mapping[str, tuple[str, int]]) -> dict[str, str]:
+    trees: dict[str, dict[str, int]] = {}
+    for run_id, (root, seq) in at_work.items():
+        trees.setdefault(root, {})[run_id] = seq
+    return {_note_of(root): _text_of(left) for root, left in trees.items()}
+
+
+async def _divide(journal: Journal, text: str) -> None:
+    """Note for each tree what a process that had the store to itself has noted for all of them.
+
+    Whichever process comes second finds it done.
+    """
+    at_work: dict[str, tuple[str, int]] = {}
+    for run_id, seq in _left_in({NOTE: text}, NOTE).items():
+        try:
+            run = await journal.info(run_id)
+        except (BadValue, StoreFailed):  # One run's trouble, which is reported when it is read.
+            continue
+        if run is not None:
+            at_work[run_id] = (run.root_run_id, seq)
+    notes = {NOTE: "", **_notes_of_trees(at_work)}
+    journal.submit(Commit(notes=notes, notes_expect={NOTE: text}))
+    await journal.flush()
+
+
+def _text_of(left: Mapping[str, int]) -> str:
+    return msgspec.json.encode(left).decode()
 
 
 def _left_in(notes: Mapping[str, str], key: str) -> dict[str, int]:
@@ -158,13 +201,18 @@ def _left_in(notes: Mapping[str, str], key: str) -> dict[str, int]:
         return {}
 
 
-async def _last_waiting(journal: Journal, run_id: str) -> int:
-    """The number of the last item that waits for a run; what comes later has a greater one."""
+async def _last_waiting(journal: Journal, run_id: str, tip: int | None) -> int:
+    """The number of the last item that waits for a run, or waited at ``tip``; what comes later has
+    a greater one."""
     try:
         loaded = await journal.load(run_id)
     except (BadValue, StoreFailed):  # One run's trouble, which is reported when it is read.
         return 0
-    return loaded.waiting[-1].seq if loaded is not None and loaded.waiting else 0
+    for item in reversed(loaded.waiting if loaded is not None else ()):
+        position = None if tip is None else await journal.position(run_id, "in", item.seq)
+        if tip is None or position is None or position <= tip:
+            return item.seq
+    return 0
 
 
 async def _waiting_above(journal: Journal, run_id: str) -> Sequence[str]:
