@@ -15,6 +15,8 @@ Rules
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import anyio
+
 from hubbub.agents.code.durable_steps import NOTHING, recall
 from hubbub.agents.code.lifecycle import CodeThread, fold_code, start_if_missing
 from hubbub.agents.definitions.agent import AgentDefinition
@@ -52,7 +54,8 @@ class Loader:
     __slots__ = (
         "_boot", "_callers", "_definitions", "_enqueue", "_families", "_hub", "_left_id",
         "_lend_again", "_live", "_overdue", "_phase", "_quarantine", "_reading", "_share",
-        "_shared", "_trials", "expected", "loading", "loop_failures", "losses", "recent",
+        "_shared", "_trials", "arriving", "expected", "loading", "loop_failures", "losses",
+        "recent",
     )  # fmt: skip
 
     def __init__(
@@ -93,6 +96,8 @@ class Loader:
         self._reading = RunReading(shared, self.recent)
         self.loading: dict[str, list[InLane]] = {}
         """What has come for runs that are being read just now."""
+        self.arriving: dict[str, anyio.Event] = {}
+        """Claimed trees of which it is not known yet what was left: their runs wait for that."""
         self._overdue: set[str] = set()
         self.loop_failures: dict[str, tuple[int, tuple[str, ...]]] = {}
         """What a run's loop died of since its lane had that many events."""
@@ -176,6 +181,8 @@ class Loader:
                     self._left_id(run_id)
                     return
                 raise BadValue(f"run {run_id}", "its row cannot be found; see fsck")
+            while (taken_up := self.arriving.get(loaded.info.root_run_id)) is not None:
+                await taken_up.wait()
             if not self._share.owns(loaded.info.root_run_id):
                 self._left_id(run_id)
                 return

@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+import anyio
+
 from hubbub.hub import events as e
 from hubbub.hub.errors import HubbubError
 from hubbub.hub.events import Event, InLane, Limits
@@ -87,9 +89,24 @@ class OwnedTrees:
             self._services.budgets.forget(root)
             self._services.accounts.forget(root)
         if not self._services.phase.is_leaving:
-            self._hub.tasks.start(self._take_up(tuple(root_run_ids)), name="hubbub claim")
+            taken_up = anyio.Event()
+            self._loader.arriving.update(dict.fromkeys(root_run_ids, taken_up))
+            claim = self._begin_with(tuple(root_run_ids), taken_up)
+            self._hub.tasks.start(claim, name="hubbub claim")
 
-    async def _take_up(self, roots: Sequence[str]) -> None:
+    async def _begin_with(self, roots: Sequence[str], taken_up: anyio.Event) -> None:
+        """Nothing of these trees runs before it is known what was left of them."""
+        try:
+            found = await self._take_up(roots)
+        finally:
+            taken_up.set()
+            for root in roots:
+                if self._loader.arriving.get(root) is taken_up:  # Else claimed once more.
+                    del self._loader.arriving[root]
+        if not self._services.phase.is_leaving:
+            self._resume([run_id for run_id in found if not self._is_here(run_id)])
+
+    async def _take_up(self, roots: Sequence[str]) -> Sequence[str]:
         assert self._share.sharing is not None
         infos = await self._share.sharing.runs_of(roots)
         infos = [info for info in infos if self._is_to_come(info)]
@@ -99,12 +116,10 @@ class OwnedTrees:
                 self._deadlines.watch(info.run_id, info.wake_at)
         await self._prompts.claimed({info.run_id: info.root_run_id for info in infos})
         ready = [info.run_id for info in infos if info.status == "active" or info.waiting]
-        found = await self._loader.unfinished(Claimed(roots, ready))
-        if not self._services.phase.is_leaving:
-            self._resume([run_id for run_id in found if not self._is_here(run_id)])
+        return await self._loader.unfinished(Claimed(roots, ready))
 
     def _is_to_come(self, info: RunInfo) -> bool:
-        return self._share.owns(info.root_run_id) and not self._is_here(info.run_id)
+        return self._share.owns(info.root_run_id) and self._live.find(info.run_id) is None
 
     def _is_here(self, run_id: str) -> bool:
         """Whether the run has come already: something was sent to it meanwhile."""
@@ -173,6 +188,7 @@ class OwnedTrees:
         at_work = {run.lane.root_run_id for run in self._live.by_id.values()}
         for root, agent in sharing.trees().items():
             is_here = root in at_work or root in self._ready.held or self._loader.is_loading(root)
+            is_here = is_here or root in self._loader.arriving
             if left.get(agent, 0) and not is_here:
                 left[agent] -= 1
                 roots.append(root)

@@ -83,8 +83,8 @@ class Boot:
             return await self._to_resume(journal, claimed.ready)
         if self._is_shared:
             self._tip = journal.tip
-        else:
-            await self._read_store(journal)
+            return ()  # Whatever is this process's, it has claimed.
+        await self._read_store(journal)
         return await self._to_resume(journal, await journal.ready())
 
     async def _read_store(self, journal: Journal) -> None:

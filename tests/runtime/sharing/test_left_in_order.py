@@ -82,3 +82,18 @@ async def test_what_comes_before_its_tree_is_claimed_is_handled_after_a_context_
         await anyio.sleep(100)
         assert (await two.runtime.result(run.run_id)).output.endswith("after")
         assert [x.message.content for x in seen.all("hub:dead_letter")] == ["before"]
+
+
+async def test_mail_that_comes_as_a_tree_is_claimed_brings_its_run_no_sooner_than_its_note():
+    async with workers(bots, 1, grace=0, seconds=0.05) as store:
+        (one,) = store.all
+        runs = [await one.runtime.start("echo", "a") for _ in range(5)]
+        await anyio.sleep(1)
+        await one.left()
+        two = await store.begin()
+        for number, run in enumerate(runs):
+            await anyio.sleep(0.03 * number)
+            await two.runtime.hub.send_to_run(run.run_id, "b")
+        await anyio.sleep(100)
+        restores = [x for x in two.heard if x.type == "agent:restore"]
+        assert [x.reason for x in restores] == [LEFT] * len(runs)
