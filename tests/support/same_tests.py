@@ -29,10 +29,14 @@ FILES: Final = (
     "runtime/activities/test_content_parts", "runtime/activities/test_files",
     "runtime/activities/test_late_listeners", "runtime/activities/test_partial_answers",
     "runtime/activities/test_parts_in_code", "runtime/activities/test_plain_tools",
+    "runtime/finding/test_finding", "runtime/kernel/test_identities",
     "runtime/kernel/test_recent_threads", "runtime/runs/test_asked_turns",
     "runtime/runs/test_compaction", "runtime/runs/test_concurrent_code",
     "runtime/runs/test_durable_summaries", "runtime/runs/test_keyed_starts",
     "runtime/runs/test_named_files", "runtime/runs/test_racing_endings",
+    "runtime/runs/test_seeded_runs", "runtime/runs/test_takeover_corners",
+    "runtime/runs/test_takeover_machine", "runtime/supervision/test_changed_definitions",
+    "runtime/supervision/test_clocks_set_back", "runtime/supervision/test_late_answers",
     "runtime/supervision/test_approval_crash", "runtime/supervision/test_endings_without_room",
     "runtime/supervision/test_headless_crash", "runtime/supervision/test_loop_deaths",
     "runtime/supervision/test_question_crash", "runtime/supervision/test_restarts",
@@ -44,17 +48,30 @@ IN_FILE: Final = "it changes or reads the tables by sqlite3"
 BLOBS: Final = "it changes or reads the contents in blobs/"
 BESIDE: Final = "it reads the folders of agents in agents/, which follow a store in a folder alone"
 
+COPIES: Final = "it goes on with an older copy of the folder"
+SEVERAL: Final = (
+    "another process on the store may know the agent: nothing is refused, none forgotten"
+)
+
 ELSEWHERE: Final = {
     "test_a_content_that_is_gone_is_not_shown_and_the_run_goes_on": BLOBS,
     "test_a_content_that_is_gone_is_said_to_be": BLOBS,
+    "test_a_cursor_that_an_older_copy_of_the_store_never_had_begins_with_a_gap": COPIES,
+    "test_a_damaged_conversation_keeps_no_other_from_being_listed": IN_FILE,
     "test_a_deferred_child_is_booted_once_after_a_restart_and_values_stand_nowhere": IN_FILE,
     "test_a_message_is_on_record_with_its_contents_or_not_at_all": BLOBS,
     "test_a_name_that_is_too_long_in_bytes_is_refused_and_an_older_one_is_no_damage": BESIDE,
+    "test_a_page_is_found_by_an_index_also_in_a_store_of_before": IN_FILE,
     "test_a_run_s_own_values_survive_and_go_with_its_end": IN_FILE,
+    "test_agents_of_a_new_runtime_take_the_place_of_the_last_ones": SEVERAL,
     "test_an_area_of_an_older_version_that_has_both_is_sound": BESIDE,
     "test_an_hour_is_an_hour_whoever_was_there": IN_FILE,
     "test_contents_stand_beside_the_journal": BLOBS,
+    "test_it_is_the_same_over_the_disk": SEVERAL,
     "test_it_outlives_a_restart_and_stands_in_what_people_read": BESIDE,
+    "test_no_second_agent_of_a_descriptor_comes_in_from_outside": BESIDE,
+    "test_stored_keys_and_descriptors_keep_their_meaning": IN_FILE,
+    "test_the_agents_folder_shows_the_history_and_brings_it_back": BESIDE,
     "test_what_is_kept_of_a_conversation_does_not_grow_with_it": BESIDE,
 }
 """Tests that are not run on a database, and why."""
