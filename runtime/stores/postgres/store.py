@@ -49,6 +49,7 @@ T = TypeVar("T")
 PATIENCE: Final = 60.0
 
 SHORTEST_TTL: Final = 1.0
+LONGEST_TTL: Final = 86_400.0
 
 
 class PostgresStore(PostgresReads):
@@ -83,8 +84,9 @@ class PostgresStore(PostgresReads):
     ) -> None:
         super().__init__(PostgresAddress(address), ports, patience)
         check_grace("ttl", ttl)
-        if not ttl >= SHORTEST_TTL:
-            raise BadValue("ttl", f"expected at least {SHORTEST_TTL} seconds, not {ttl}")
+        if not SHORTEST_TTL <= ttl <= LONGEST_TTL:
+            wanted = f"{SHORTEST_TTL:.0f} to {LONGEST_TTL:,.0f} seconds"
+            raise BadValue("ttl", f"expected {wanted}, not {ttl}")
         self._environ = os.environ if environ is None else environ
         check_label("name", name)
         self._worker_name = name

@@ -319,3 +319,10 @@ def test_importing_hubbub_brings_in_no_driver() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize("ttl", [0, 0.5, 86_401, 1e9, float("inf"), float("nan")])
+def test_a_lease_that_no_clock_could_wait_for_is_refused(ttl: float) -> None:
+    with pytest.raises(BadValue, match="ttl: expected") as caught:
+        PostgresStore("postgresql://x@/y", ttl=ttl)
+    one_line(caught.value)
