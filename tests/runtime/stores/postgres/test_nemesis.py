@@ -11,7 +11,7 @@ FOR_A_BUSY_MACHINE = 6.0
 FAULTS = ("kill", "unanswered", "cut", "pause", "end", "restart", "failover")
 
 
-@pytest.mark.spec("X-03", "X-04", "X-06")
+@pytest.mark.spec("X-02", "X-03", "X-04", "X-06")
 def test_whatever_happens_nothing_is_lost_nothing_is_doubled_and_nobody_writes_for_another(
     tmp_path: Path,
 ) -> None:

@@ -254,6 +254,7 @@ def run(scene: Scene, server: Server) -> None:
     anyio.run(main)
 
 
+@pytest.mark.spec("X-02")
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_is_found(
     server: Server, plant: Plant, monkeypatch: pytest.MonkeyPatch

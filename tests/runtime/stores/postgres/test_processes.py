@@ -59,6 +59,7 @@ def until(condition: Any, seconds: float = 30) -> Any:
     return found
 
 
+@pytest.mark.spec("X-05")
 def test_a_page_serves_what_a_worker_runs_also_approvals_and_the_list_of_agents(
     here: Path, server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -95,6 +96,7 @@ def test_a_page_serves_what_a_worker_runs_also_approvals_and_the_list_of_agents(
         assert found["free"][0]["agent"] == "ann" and not found["free"][0]["is_known"]
 
 
+@pytest.mark.spec("X-05")
 def test_trees_of_a_worker_that_leaves_or_is_killed_go_to_the_other_one(
     here: Path, server: Server
 ) -> None:
@@ -117,6 +119,7 @@ def test_trees_of_a_worker_that_leaves_or_is_killed_go_to_the_other_one(
             assert time.monotonic() - began < 15  # A lease of 6 s, and a busy machine.
 
 
+@pytest.mark.spec("X-05")
 def test_a_name_that_is_taken_and_a_capacity_of_no_use_are_one_line(
     here: Path, server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:
