@@ -60,3 +60,27 @@ async def test_what_a_tree_may_use_counts_wherever_it_goes(moves):
         outcome = await run.ask("c")
         assert (outcome.outcome, outcome.reason) == ("limit", "tree.model_calls")
         assert outcome.tree.model_calls == 3
+
+
+async def test_what_a_tree_has_used_elsewhere_counts_when_it_comes_back():
+    """What was known of it before it went is not believed any more."""
+    agents = [*leaders(), model_agent(echo_model(0.1), name="echo")]
+    options = {"max_spawns": 2}
+    async with workers(lambda: agents, 1, **options) as store, store.channel_runtime() as channel:
+        (one,) = store.all
+        led = await channel.start("main", "go")
+        said = await channel.start("echo", "a", limits=Limits(model_calls=2))
+        for run in (led, said):
+            await run.result()
+        other = await store.begin()
+        for owner, next_owner in ((one, other), (other, one)):
+            owner.hub.share.sharing.offer((), 0)
+            await owner.hub.share.sharing.hand_over([led.run_id, said.run_id])
+            next_owner.hub.share.sharing.offer(None, None)
+            await until(lambda x=next_owner: x.owns(led.run_id) and x.owns(said.run_id))
+            if owner is one:
+                assert "helped" in (await led.ask("again")).output
+                assert (await said.ask("b")).output == "echo: b"
+        assert "not started" in (await led.ask("again")).output
+        outcome = await said.ask("c")
+        assert (outcome.outcome, outcome.reason) == ("limit", "tree.model_calls")
