@@ -52,7 +52,6 @@ def test_the_runs_are_shown_and_followed(command: Command, filled: tuple[str, Fi
     positions = [line["position"] for line in last]
     assert positions == [*range(positions[0], positions[0] + 5)]
     assert said("replay", runs.chat) and said("schedules") and said("conversations")
-    assert said("usage")
 
 
 def test_a_sound_store_has_no_problem_and_a_changed_one_has(
