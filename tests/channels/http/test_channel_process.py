@@ -31,9 +31,10 @@ OTHERWISE: Final = {
     "test_an_opening_that_cannot_be_meant_is_refused":
         "a process without definitions opens whatever agent is named: its worker may yet come",
     "test_prompts_are_listed_and_the_first_answer_counts":
-        "the schema of a reply is not known here yet",
+        "what an approved call takes is known where its tool is, and its run says so",
     "test_what_are_no_limits_is_refused": "what models cost is known to workers only",
-    "test_numbers_of_events_are_ones_that_a_browser_has_exactly": "this store has no bus",
+    "test_numbers_of_events_are_ones_that_a_browser_has_exactly":
+        "of an answer that is there at once no pieces are sent to other processes",
 }  # fmt: skip
 """Tests of which something is otherwise there, and why."""
 

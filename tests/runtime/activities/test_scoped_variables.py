@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from support.agents import Observer, model_agent
 from support.crash_journal import CrashJournal
 from support.profiles import examples
+from support.workers import workers
 
 from hubbub import (
     AgentDefinition,
@@ -496,6 +497,30 @@ async def test_one_that_started_with_its_prompt_keeps_what_was_transferred(
     }  # fmt: skip
     assert (opened.input, opened.name) == ("read", "Ada")
     assert script.heard()[-1] == RESULT.format(child.run_id, "helped")
+
+
+@pytest.mark.spec("V-02", "X-04")
+async def test_what_the_child_must_have_comes_from_the_channel_and_from_its_parent() -> None:
+    """The channel's process knows no agents; another one runs them."""
+    helper = Helper("helper", scoped("KEY"), scoped("HAS"))
+    config = SubagentToolConfig(name="helper", immediate=Immediate(scoped_env=("HAS",)))
+    agents = [model_agent(Script("done", "and done").model, config), helper.agent]
+    async with workers(lambda: agents, 1) as store, store.channel_runtime() as channel:
+        run = await channel.start("assistant", "hello", env={"HAS": "h"})
+        await run.result()
+        (wanted,) = [x for x in await run.read() if x.type == "session:variables"]
+        asked = run.run_id, wanted.request_id
+        pending = await channel.pending_variables(*asked)
+        assert (pending.required, pending.missing) == (("KEY", "HAS"), ("KEY",))
+        with pytest.raises(VariablesRefused) as refused:
+            await channel.provide_variables(*asked, {})
+        assert refused.value.kind == "incomplete"
+        child = await channel.provide_variables(*asked, {"KEY": "k"})
+        assert (await child.result()).output == "helped"
+        assert helper.seen == [{"KEY": "k", "HAS": "h"}]
+        with pytest.raises(VariablesRefused) as refused:
+            await channel.provide_variables(*asked, {"KEY": "k"})
+        assert refused.value.kind == "booted"
 
 
 @pytest.mark.spec("V-02")
