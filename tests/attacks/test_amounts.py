@@ -244,6 +244,7 @@ GIVEN: Final[Mapping[str, Callable[[Any], object]]] = {
     "open_store.keep": lambda v: open_store("memory", Ports(), keep=v),
     **fields_of(MemoryJournal, "keep", "keep_hub_events"),
     "PostgresStore.patience": lambda v: PostgresStore("postgresql://x/y", patience=v),
+    "PostgresStore.ttl": lambda v: PostgresStore("postgresql://x/y", ttl=v),
     **fields_of(Wait, "seconds"),
     **fields_of(ClockJump, "at", "seconds", at=1, seconds=1),
     **fields_of(Crash, "commit", "life", "sectors", commit=1),

@@ -25,8 +25,7 @@ from hubbub.hub.store.placement import surplus
 from hubbub.runtime.stores.postgres.lease import WorkerLease
 from hubbub.runtime.stores.postgres.server.faults import is_passing
 from hubbub.runtime.stores.postgres.share import PostgresShare
-from hubbub.runtime.stores.postgres.tail import CLAIMS, Page, Pause, Tail
-from hubbub.runtime.stores.sql.rows import Depths
+from hubbub.runtime.stores.postgres.tail import CLAIMS, Look, Page, Pause, Tail
 
 __all__ = ["Hearing"]
 
@@ -59,8 +58,8 @@ class HearingStore(Protocol):
         """What others have written is told next."""
         ...
 
-    def counted(self, depths: Depths) -> None:
-        """The store's depths are these."""
+    def looked(self, look: Look) -> None:
+        """A look has found the store to be so."""
         ...
 
     def wake(self) -> None:
@@ -206,7 +205,7 @@ class Hearing:
         look = await self._ask(self._tail.look)
         if look.position < told:
             raise self._lease.gone_back()
-        self._host.counted(look.depths)
+        self._host.looked(look)
         self.is_anybody_else = look.others > 0
         if look.worker != self._lease.worker:
             return

@@ -37,9 +37,9 @@ from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
 from hubbub.runtime.stores.postgres.server.faults import is_passing, postgres_failure
 from hubbub.runtime.stores.postgres.share import PostgresShare
 from hubbub.runtime.stores.postgres.store_reader import PostgresStoreReader
-from hubbub.runtime.stores.postgres.tail import Page, Tail
+from hubbub.runtime.stores.postgres.tail import Look, Page, Tail
 from hubbub.runtime.stores.postgres.writer import Group, LeaseOver, PostgresWriter
-from hubbub.runtime.stores.sql.rows import PUT_NOTE, Depths
+from hubbub.runtime.stores.sql.rows import PUT_NOTE
 from hubbub.runtime.stores.sql.writer import Attempt, Operation
 
 __all__ = ["PostgresStore"]
@@ -394,9 +394,9 @@ class PostgresStore(PostgresReads):
         self._share.heard(page.events)
         self._tell_written()
 
-    def counted(self, depths: Depths) -> None:
-        """The store's depths are these."""
-        self._depths = depths
+    def looked(self, look: Look) -> None:
+        """A look has found the store to be so."""
+        self._depths = look.depths
 
     def wake(self) -> None:
         """Have the writing task look whether there is something to do."""
