@@ -12,7 +12,7 @@ import pytest
 from msgspec import Struct
 
 from hubbub.__main__ import main
-from hubbub.hub.errors import OperatorError
+from hubbub.hub.errors import CallerError, OperatorError
 from hubbub.hub.ports import Ports
 from hubbub.runtime.inspection.answering import PromptAnswer, answer_prompt
 from hubbub.runtime.schedules.schedules import Cron
@@ -286,7 +286,8 @@ def test_a_reply_right_after_the_runtime_is_entered_is_rejected_if_there_is_one(
             letters: list[e.HubDeadLetter] = []
             rt.hub.subscribe(e.HubDeadLetter, letters.append)
             if second == "emit":
-                await rt.hub.publish(e.SessionReply(prompt_id=prompt_id, content="no"))
+                with pytest.raises(CallerError, match="answered"):
+                    await rt.hub.publish(e.SessionReply(prompt_id=prompt_id, content="no"))
             else:
                 give = {
                     "approve": lambda: rt.hub.approve(prompt_id),

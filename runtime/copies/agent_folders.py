@@ -27,6 +27,7 @@ from hubbub.runtime.stores.folders.run_files import RunFiles
 from hubbub.runtime.stores.folders.write import AgentFolders, run_id_of
 from hubbub.runtime.stores.sqlite.folder import DataFolder
 from hubbub.runtime.stores.sqlite.output_file import check_outside_stores
+from hubbub.runtime.stores.sqlite.private_files import make_private_folder
 
 __all__ = ["WrittenFolders", "write_agent_folders"]
 
@@ -84,7 +85,7 @@ def write_agent_folders(
         if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
             raise OperatorError(f"{destination}: is not an empty folder; {REMEDY}")
         place = Path(os.path.realpath(destination))
-        place.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(place.parent)
         scratch = Path(tempfile.mkdtemp(prefix=".hubbub-", suffix=".part", dir=place.parent))
         try:
             count = _write(store, scratch, run_ids, tell or (lambda _: None))

@@ -291,8 +291,12 @@ def test_whoever_makes_files_makes_them_private() -> None:
         for line in path.read_text().splitlines()
         if MAKING.search(line.replace("def mkdir(", "")) and not _may_make(path.name, line)
     ]
-    # The last connects in order to read.
-    assert found == ["schema.py: db = sqlite3.connect("]
+    # These connect in order to read.
+    assert found == [
+        "schema.py: db = sqlite3.connect(",
+        'schema.py: db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, '
+        "timeout=BUSY_SECONDS)",
+    ]
 
 
 def _may_make(module: str, line: str) -> bool:

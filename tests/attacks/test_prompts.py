@@ -24,7 +24,7 @@ from hubbub import AgentDefinition, Hub, PromptDefinition, RunState, Runtime, Si
 from hubbub.agents.definitions.tools import tool
 from hubbub.hub import events as e
 from hubbub.hub.delivery.ended_prompts import asker_of
-from hubbub.hub.errors import HubbubError, PromptTimeout
+from hubbub.hub.errors import CallerError, HubbubError, PromptTimeout
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Journal
 from hubbub.hub.store.late import LateJournal
@@ -435,6 +435,9 @@ async def test_a_reply_that_comes_as_the_asker_gives_up_reaches_it_or_is_one_dea
         )
 
 
+AWAY = "the process that asked has stopped, and its run has not come back yet"
+
+
 @pytest.mark.parametrize("name", ["stubborn", "fragile", "tooler", "planner"])
 @pytest.mark.parametrize("kind", STORES)
 async def test_a_reply_to_a_prompt_of_a_process_that_died_is_answered_with_what_became_of_it(
@@ -452,16 +455,16 @@ async def test_a_reply_to_a_prompt_of_a_process_that_died_is_answered_with_what_
         dead: list[e.Event] = []
         hub.subscribe("hub:dead_letter", dead.append)
         before = await hub.reply(prompt_id, "yes")
-        await hub.publish(e.SessionReply(prompt_id=prompt_id, content="emitted"))
+        with pytest.raises(CallerError, match=AWAY):
+            await hub.publish(e.SessionReply(prompt_id=prompt_id, content="published"))
         other = await hub.reply(f"{run.run_id}.7.7", "yes")
         async with Runtime(agents(), hub=hub, grace=0):
             await anyio.sleep(1)
             after = await hub.reply(prompt_id, "yes")
         ends = [x for x in await hub.read(run.run_id) if isinstance(x, e.SessionPromptEnd)]
         cut = hub.reply(f"{run.run_id}.8.8", "yes")
-    away = "the process that asked has stopped, and its run has not come back yet"
-    assert (before.status, before.reason) == ("rejected", away)
-    assert [getattr(x, "reason", "") for x in dead] == [away]
+    assert (before.status, before.reason) == ("rejected", AWAY)
+    assert [getattr(x, "reason", "") for x in dead] == [AWAY]
     assert (other.status, other.reason) == ("rejected", "unknown")
     assert (await cut).rejected, "nobody waits for a hub that is closed"
     if name in ("planner", "stubborn"):  # It waits on, and its prompt is open again.

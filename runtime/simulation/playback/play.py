@@ -35,6 +35,7 @@ from hubbub.runtime.simulation.loop.seeded import run_seeded
 from hubbub.runtime.simulation.playback.actions import RunLane
 from hubbub.runtime.simulation.playback.code import recorded_code
 from hubbub.runtime.simulation.playback.comparison import Playback, WentOtherwise, compared
+from hubbub.runtime.simulation.playback.contents import RecordedBlobs
 from hubbub.runtime.simulation.playback.recording import (
     Placed,
     RecordedRun,
@@ -122,6 +123,7 @@ class _Player:
         self._ports = Ports(
             clock=LoopClock(recording.began), ids=SystemIds(OTHER_IDS + seed),
             offload=InlineOffload(), make_worker=InlineWorker,
+            blobs=RecordedBlobs(recording.contents),
         )  # fmt: skip
         self._replies = Replies(recording, self._ports.clock, self._reach)
         self._setup = self._setup_of(agents)
