@@ -20,6 +20,7 @@ from hubbub.runtime.stores.postgres.migrations import UNFINISHED, check_format, 
 from hubbub.runtime.stores.postgres.schema import (
     LOCK,
     MADE,
+    analyze_tables,
     check_server,
     drop_schema,
     drop_tables,
@@ -126,7 +127,7 @@ class PostgresCopy(SqlCopy):
         self._db.execute(
             "SELECT setval('run_number', max(number)) FROM address HAVING count(*) > 0"
         )
-        self._db.execute("ANALYZE")
+        analyze_tables(self._db)
 
     def _complete(self) -> None:
         execute = self._db.execute
