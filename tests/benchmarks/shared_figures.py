@@ -273,6 +273,17 @@ def take_over(loop: Loop, rounds: int, scale: float) -> Figure:
 
 async def _taken_over(dsn: str, count: int) -> float:
     claimed = 0
+
+    class Taking(Alone):
+        def claimed(self, root_run_ids: Collection[str]) -> None:
+            nonlocal claimed
+            claimed += len(root_run_ids)
+
+    second = PostgresStore(dsn, name="second")
+    await second.open()
+    second.sharing.offer(("thinker",), None)
+    second.sharing.attach(Taking())
+    # What is opened last is closed first: on Trio tasks nest.
     first = PostgresStore(dsn, name="first")
     await first.open()
     first.sharing.offer(("thinker",), None)
@@ -288,15 +299,6 @@ async def _taken_over(dsn: str, count: int) -> float:
         first.submit(Commit(run_id, [text], taken=(1,), status="parked"))
     await first.flush()
 
-    class Taking(Alone):
-        def claimed(self, root_run_ids: Collection[str]) -> None:
-            nonlocal claimed
-            claimed += len(root_run_ids)
-
-    second = PostgresStore(dsn, name="second")
-    await second.open()
-    second.sharing.offer(("thinker",), None)
-    second.sharing.attach(Taking())
     await anyio.sleep(1)
     start, before = perf_counter(), claimed
     await first.aclose()
