@@ -22,7 +22,9 @@ from hubbub.runtime.stores.postgres.schema import LOCK, check_server
 from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
 from hubbub.runtime.stores.sql.in_use import StoreInUse
 
-__all__ = ["FREE", "TTL", "ServerGoneBack", "WorkerLease", "holder_of", "take_alone"]
+__all__ = [
+    "FREE", "TTL", "ServerGoneBack", "WorkerLease", "holder_of", "lock_alone", "take_alone",
+]  # fmt: skip
 
 TTL: Final = 6.0
 """Seconds that a lease lasts when it is not renewed."""
@@ -208,16 +210,24 @@ ATTEMPTS: Final = 5
 
 def take_alone(db: PostgresConnection) -> None:
     """Be alone at work, until the connection is closed.  Raises ``StoreInUse``."""
+    lock_alone(db, "another runtime", "stop it, or give another schema (?schema=NAME)")
+    db.execute("UPDATE worker SET live = false WHERE live")
+
+
+def lock_alone(db: PostgresConnection, other: str, remedy: str) -> None:
+    """Take the lock of the store, as long as this connection is open.
+
+    Raises ``StoreInUse``, which says who else may hold it and what to do.
+    """
     try:
         db.execute(f"SELECT pg_advisory_lock({LOCK.format(1)})")
     except psycopg.Error as error:
         if error.sqlstate != LOCKED:
             raise
         raise StoreInUse(
-            f"{db.address.place}: another runtime is at work on this store "
-            f"({holder_of(db) or 'unknown'}); stop it, or give another schema (?schema=NAME)"
+            f"{db.address.place}: {other} is at work on this store "
+            f"({holder_of(db) or 'unknown'}); {remedy}"
         ) from None
-    db.execute("UPDATE worker SET live = false WHERE live")
 
 
 def holder_of(db: PostgresConnection) -> str:

@@ -15,10 +15,9 @@ import psycopg
 
 from hubbub.hub.errors import OperatorError
 from hubbub.runtime.stores.postgres.intake import derive_rows
-from hubbub.runtime.stores.postgres.lease import holder_of
+from hubbub.runtime.stores.postgres.lease import lock_alone
 from hubbub.runtime.stores.postgres.migrations import UNFINISHED, check_format, formats
 from hubbub.runtime.stores.postgres.schema import (
-    LOCK,
     MADE,
     analyze_tables,
     check_server,
@@ -42,8 +41,6 @@ from hubbub.runtime.stores.sql.whole_copy import (
 )
 
 __all__ = ["PostgresCopy", "PostgresOriginal", "open_postgres_copy", "open_postgres_original"]
-
-LOCKED: Final = "55P03"
 
 UNBOUNDED: Final = (
     "SELECT set_config(name, '0', true) FROM pg_settings WHERE name IN ('statement_timeout', "
@@ -179,16 +176,8 @@ def open_postgres_copy(
 
 
 def _exclude_others(db: PostgresConnection) -> None:
-    """Take the lock of the store, as long as this connection is open.  Raises ``StoreInUse``."""
-    try:
-        db.execute(f"SELECT pg_advisory_lock({LOCK.format(1)})")
-    except psycopg.Error as error:
-        if error.sqlstate != LOCKED:
-            raise
-        raise StoreInUse(
-            f"{db.address.place}: somebody is at work on this store "
-            f"({holder_of(db) or 'unknown'}); stop that, and migrate again"
-        ) from None
+    """Be alone at work, until the connection is closed.  Raises ``StoreInUse``."""
+    lock_alone(db, "somebody", "stop that, and migrate again")
 
 
 def _make(db: PostgresConnection, source: str) -> None:
