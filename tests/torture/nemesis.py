@@ -1,11 +1,12 @@
 """Several processes over one PostgreSQL, and everything that can happen to them; one command:
 
-    uv run python -m tests.torture.nemesis [--cycles N] [--seconds S] [--seed N] [--faults A,B]
+    uv run python -m tests.torture.nemesis [--cycles N] [--seconds S] [--seed N] [--faults A*3,B]
 
-A channel process converses with runs that three workers drive, on asyncio and on Trio, while
+A channel process converses with runs that some workers drive, on asyncio and on Trio, while
 processes are killed and stopped, connections cut, swallowed and delayed, servers restarted and
-replaced by their standby.  After a few of these everybody comes to rest, and the whole history is
-checked.  Exits 1 at the first problem, and prints the command that repeats it.
+replaced by their standby; ``A*3`` three times as often as ``B``.  After a few of these everybody
+comes to rest, and the whole history is checked.  Exits 1 at the first problem, and prints the
+command that repeats it.
 """
 
 import argparse
@@ -19,18 +20,33 @@ from pathlib import Path
 from time import monotonic
 
 import msgspec
+from msgspec import Struct
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support.postgres import Server, folder_in_memory, running_server
 
+from torture.faults import FAULTS
 from torture.killing import Problems
-from torture.story import FAULTS, Story, StoryCount, summed
+from torture.story import WORKERS, Story
+from torture.story_count import StoryCount, summed
 
-__all__ = ["Servers", "live_stories", "main"]
+__all__ = ["Pace", "Servers", "live_stories", "main"]
 
-FAULTS_A_STORY = 8
 TTL, SPARE = 2.0, 1.0
+
+
+class Pace(Struct, frozen=True):
+    """How long it goes on, and how much there is in each story."""
+
+    cycles: int = 0
+    """Faults in all; 0: as many as there are in the time."""
+    seconds: float = 0.0
+    length: int = 8
+    """Faults in a story."""
+    workers: int = WORKERS
+    ttl: float = TTL
+    spare: float = SPARE
 
 
 class Servers:
@@ -62,62 +78,58 @@ class Servers:
         self._standby = standby
 
 
-def live_stories(
-    folder: Path, seed: int, faults: Sequence[str], *, cycles: int, seconds: float,
-    ttl: float = TTL, spare: float = SPARE,
-) -> StoryCount:  # fmt: skip
-    """So many faults, or for so long, a few in each story.  Raises ``Problems``."""
-    total, until = StoryCount(), monotonic() + seconds
+def live_stories(folder: Path, seed: int, faults: Sequence[str], pace: Pace) -> StoryCount:
+    """Stories, one after another.  Raises ``Problems``."""
+    total, until = StoryCount(), monotonic() + pace.seconds
     with ExitStack() as ends:
         servers = Servers(ends.enter_context(running_server()), ends)
         servers.prepare(faults)
-        while (total.cycles < cycles) if cycles else (monotonic() < until):
-            place = folder / f"story-{seed}"
-            draw = random.Random(seed)
-            left = min(FAULTS_A_STORY, cycles - total.cycles) if cycles else FAULTS_A_STORY
-            plan = draw.sample(faults, min(left, len(faults)))
-            story = Story(servers, place, seed, ttl=ttl, spare=spare)
-            try:
-                story.begin()
-                for fault in plan:
-                    story.strike(fault)
-                    _progress(f"{total.cycles + story.count.cycles} faults, {fault}")
-                story.finish()
-            except Problems:
-                names = ",".join(faults)
-                print(
-                    f"\nagain: uv run python -m tests.torture.nemesis --seed {seed} "
-                    f"--cycles {left} --faults {names}; see {place}", file=sys.stderr,
-                )  # fmt: skip
-                raise
-            finally:
-                story.end()
-            total = summed(total, story.count)
-            shutil.rmtree(place)
+        while (total.cycles < pace.cycles) if pace.cycles else (monotonic() < until):
+            left = min(pace.length, pace.cycles - total.cycles) if pace.cycles else pace.length
+            count = _live(servers, folder / f"story-{seed}", seed, drawn(faults, left, seed), pace)
+            total = summed(total, count)
+            _progress(f"{total.cycles} faults in {seed}, {total.acknowledged} acknowledged", "\n")
             seed += 1
     return total
 
 
+def drawn(faults: Sequence[str], count: int, seed: int) -> list[str]:
+    """So many of them, each as often as the others before one comes again."""
+    draw, plan = random.Random(seed), list[str]()
+    while len(plan) < count:
+        plan += draw.sample(faults, len(faults))
+    return plan[:count]
+
+
+def _live(
+    servers: Servers, place: Path, seed: int, plan: Sequence[str], pace: Pace
+) -> StoryCount:  # fmt: skip
+    story = Story(servers, place, seed, ttl=pace.ttl, spare=pace.spare, workers=pace.workers)
+    try:
+        story.begin()
+        for number, fault in enumerate(plan):
+            _progress(f"story {seed}, {number} faults, {fault}")
+            story.strike(fault)
+        story.finish()
+    except Problems:
+        print(f"\nstory {seed}, {' '.join(plan)}; see {place}", file=sys.stderr)
+        raise
+    finally:
+        story.end()
+    shutil.rmtree(place)
+    return story.count
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="several processes over one PostgreSQL")
-    parser.add_argument("--cycles", type=int, default=0, help="faults (default: by time)")
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long")
-    parser.add_argument("--seed", type=int, default=1, help="what chance begins with")
-    parser.add_argument("--faults", default=",".join(FAULTS), help="which, of the default ones")
-    parser.add_argument("--ttl", type=float, default=TTL, help="how long a lease lasts")
-    parser.add_argument("--folder", type=Path, help="where to work; kept when something fails")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of sentences")
-    options = parser.parse_args(arguments)
-    faults = [name.strip() for name in options.faults.split(",")]
-    if unknown := {*faults} - {*FAULTS}:
-        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(FAULTS)}")
+    options = _parser().parse_args(arguments)
     folder = Path(tempfile.mkdtemp(prefix="hubbub-nemesis-", dir=options.folder))
+    pace = Pace(
+        cycles=options.cycles, seconds=options.seconds, length=options.length,
+        workers=options.workers, ttl=options.ttl,
+    )  # fmt: skip
     start = monotonic()
     try:
-        count = live_stories(
-            folder, options.seed, faults, cycles=options.cycles, seconds=options.seconds,
-            ttl=options.ttl,
-        )  # fmt: skip
+        count = live_stories(folder, options.seed, options.faults, pace)
     except Problems as error:
         print(f"\n{error}", file=sys.stderr)
         return 1
@@ -129,8 +141,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _progress(text: str) -> None:
-    print(f"\r{text}          ", end="", file=sys.stderr, flush=True)
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="several processes over one PostgreSQL")
+    add = parser.add_argument
+    add("--cycles", type=int, default=0, help="faults (default: by time)")
+    add("--seconds", type=float, default=60.0, help="how long")
+    add("--seed", type=int, default=1, help="what chance begins with")
+    add(
+        "--faults", type=_faults, default=[*FAULTS],
+        help=f"which, and how often each (kill*3,cut); of {', '.join(FAULTS)}",
+    )  # fmt: skip
+    add("--length", type=int, default=8, help="faults in a story, after which all is checked")
+    add("--workers", type=int, default=WORKERS, help="how many at a time")
+    add("--ttl", type=float, default=TTL, help="how long a lease lasts")
+    add("--folder", type=Path, help="where to work; kept when something fails")
+    add("--json", action="store_true", help="print JSON instead of sentences")
+    return parser
+
+
+def _faults(text: str) -> list[str]:
+    """``kill*3,cut``, as a list with each as often as it is wanted."""
+    wanted = []
+    for each in text.split(","):
+        name, _, times = each.strip().partition("*")
+        if name not in FAULTS or not (times or "1").isdecimal():
+            raise argparse.ArgumentTypeError(f"{each!r} is none of {', '.join(FAULTS)}")
+        wanted += [name] * int(times or 1)
+    return wanted
+
+
+def _progress(text: str, end: str = "") -> None:
+    print(f"\r{text}          ", end=end, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

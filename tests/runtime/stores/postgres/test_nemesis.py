@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from torture.nemesis import live_stories
+from torture.nemesis import Pace, live_stories
 
 pytestmark = pytest.mark.long
 
@@ -16,9 +16,8 @@ def test_whatever_happens_nothing_is_lost_nothing_is_doubled_and_nobody_writes_f
     tmp_path: Path,
 ) -> None:
     """What the command does for as long as it is told: ``python -m tests.torture.nemesis``."""
-    count = live_stories(
-        tmp_path, 1, FAULTS, cycles=len(FAULTS), seconds=0, spare=FOR_A_BUSY_MACHINE
-    )
+    pace = Pace(cycles=len(FAULTS), spare=FOR_A_BUSY_MACHINE)
+    count = live_stories(tmp_path, 1, FAULTS, pace)
     assert (count.lost, count.doubled, count.stale) == (0, 0, 0)
     assert count.acknowledged > 50 and count.seen > 500
     assert count.takeovers
