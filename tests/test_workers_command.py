@@ -1,6 +1,7 @@
 """``hubbub workers``: who is at work on a store, as it is printed, of a folder and of rows."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ from support.stores import agents
 
 from hubbub import Runtime
 from hubbub.__main__ import main
+from hubbub.hub.events import CustomEvent
+from hubbub.hub.events.codec import encode_event
 from hubbub.hub.store.memory import MemoryJournal
-from hubbub.hub.store.reader import ProcessRow
+from hubbub.hub.store.reader import EventRow, ProcessRow
 from hubbub.runtime.cli.text import process_lines
 from hubbub.runtime.inspection.at_work import StoreAtWork, list_processes
 
@@ -38,6 +41,7 @@ def test_of_a_folder_it_is_the_one_runtime_or_nobody_whose_trees_are_told(
             (process,) = json.loads(said(capsys, "--json", "--store", store))["processes"]
             assert (process["trees"], process["running"], process["is_worker"]) == (2, 0, True)
             assert process["left"] is process["since"] is process["lag"] is None
+            assert process["lag_seconds"] is None
 
     anyio.run(work)
     assert said(capsys, "--store", store) == (
@@ -56,6 +60,8 @@ def test_a_folder_without_a_store_is_one_line(
     assert shown.out == "" and "no such store" in shown.err and shown.err.count("\n") == 1
 
 
+NOW = 600_000_000
+
 ROWS = (
     ProcessRow(
         name="a:1", is_worker=True, since=60_000_000, left=5.25, trees=1_200, running=7,
@@ -68,6 +74,7 @@ ROWS = (
     ProcessRow(
         name="web", is_worker=False, since=590_000_000, left=6.0, trees=0, running=0, told=99
     ),
+    ProcessRow(name="older", is_worker=False, since=590_000_000, left=6.0, trees=0, running=0),
 )  # fmt: skip
 
 
@@ -79,6 +86,13 @@ class Kept:
     def __getattr__(self, name: str) -> Any:
         return getattr(MemoryJournal().reader(), name)
 
+    def event_rows(self, *, after: int, until: int) -> Iterator[EventRow]:
+        """The event after 90; there is none after 99 any more."""
+        assert until == after + 1
+        if after == 90:
+            body = encode_event(CustomEvent(name="x", lane="own", at=NOW - 2_500_000))
+            yield EventRow(until, "run", "run", "own", 1, "x", None, bytes(body))
+
     def processes(self) -> Any:
         return ROWS
 
@@ -87,17 +101,21 @@ class Kept:
 
 
 def test_leases_shares_and_lags_are_shown_and_for_which_agents_nobody_is_there() -> None:
-    found: StoreAtWork = list_processes(Kept())  # type: ignore[arg-type]
+    found: StoreAtWork = list_processes(Kept(), NOW)  # type: ignore[arg-type]
     assert [(each.agent, each.is_known) for each in found.free] == [
         ("bot", True), ("old", False), ("gone", False),  # Who leaves takes nothing more.
     ]  # fmt: skip
-    assert [one.lag for one in found.processes] == [10, 0, 1]
-    assert [*process_lines(found, 600_000_000)] == [
-        "process  kind             since  lease  trees  running  capacity  behind  agents",
-        "a:1      worker           9 min  5.2 s  1,200  7        2,000     10      "
+    assert [one.lag for one in found.processes] == [10, 0, 1, None]
+    assert [one.lag_seconds for one in found.processes] == [2.5, 0.0, None, None]
+    assert [*process_lines(found, NOW)] == [
+        "process  kind             since  lease  trees  running  capacity  position  behind      "
+        "agents",
+        "a:1      worker           9 min  5.2 s  1,200  7        2,000     90        10 (2.5 s)  "
         "bot, desk\\x1b[2J",
-        "b:2      worker, leaving  100 s  1.0 s  3      1                  0       old",
-        "web      channel          10 s   6.0 s                            1",
+        "b:2      worker, leaving  100 s  1.0 s  3      1                  100                   "
+        "old",
+        "web      channel          10 s   6.0 s                            99        1",
+        "older    channel          10 s   6.0 s",
         "trees that nobody drives:",
         "  4 of bot",
         "  2 of old: no worker that is here knows this agent",

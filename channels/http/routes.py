@@ -23,6 +23,7 @@ from hubbub.channels.http.api import (
     runs,
     schedules,
     variables,
+    workers,
 )
 from hubbub.channels.http.api.sessions import session_routes
 from hubbub.channels.http.inspector.page import inspector_routes
@@ -52,6 +53,7 @@ def table(host: Host, access: Access, *, inspector: bool, openai: bool) -> tuple
 _API: Final[tuple[tuple[Route, ...], ...]] = (
     health.ROUTES, agents.ROUTES, runs.ROUTES, records.ROUTES, messages.ROUTES, limits.ROUTES,
     files.ROUTES, conversations.ROUTES, prompts.ROUTES, schedules.ROUTES, variables.ROUTES,
+    workers.ROUTES,
 )  # fmt: skip
 
 

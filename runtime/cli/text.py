@@ -200,7 +200,8 @@ def process_lines(found: StoreAtWork, now: int) -> Iterator[str]:
     """A table of the processes at work on a store, and what nobody drives."""
     if found.processes:
         header = (
-            "process", "kind", "since", "lease", "trees", "running", "capacity", "behind", "agents"
+            "process", "kind", "since", "lease", "trees", "running", "capacity", "position",
+            "behind", "agents",
         )  # fmt: skip
         yield from _table(header, [_process_row(each, now) for each in found.processes])
     else:
@@ -214,7 +215,7 @@ def _process_row(one: ShownProcess, now: int) -> tuple[str, ...]:
         one.name, f"{kind}, leaving" if one.drains else kind,
         "" if one.since is None else _ago(one.since, now),
         "" if one.left is None else f"{one.left:.1f} s", *_share_of(one),
-        "" if one.lag is None else f"{one.lag:,}",
+        "" if one.told is None else f"{one.told:,}", _lag_of(one),
         ", ".join(one.agents or ()) if one.is_worker else "",
     )  # fmt: skip
 
@@ -224,6 +225,14 @@ def _share_of(one: ShownProcess) -> tuple[str, str, str]:
     if not one.is_worker:
         return "", "", ""
     return f"{one.trees:,}", f"{one.running:,}", "" if one.capacity is None else f"{one.capacity:,}"
+
+
+def _lag_of(one: ShownProcess) -> str:
+    """How far a process is behind; empty where it is not, or where that is not known."""
+    if not one.lag:
+        return ""
+    seconds = "" if one.lag_seconds is None else f" ({one.lag_seconds:.1f} s)"
+    return f"{one.lag:,}{seconds}"
 
 
 def _free_line(found: StoreAtWork, one: FreeTrees) -> str:

@@ -15,25 +15,28 @@ def workers_command(write: Write) -> Callable[..., int]:
 
         Of each: what it is called, whether it drives runs (worker) or only carries channels, since
         when, how long its lease lasts if it is not renewed, trees and the runs at work in them,
-        how many it takes and of which agents, and how many events it has yet to hear of.
+        how many it takes, the position of the last event that it has heard of, how many it has yet
+        to hear of and how old the first of these is, and of which agents it takes trees.
 
         Parameters
         ----------
         json
-            Print one JSON object instead: position, processes, free (trees by agent, and whether
-            anybody who is there knows it).
+            Print one JSON object instead: position (of the last event), processes (told is the
+            position that each has heard of; lag and lag_seconds, how far that is behind), free
+            (trees by agent, and whether anybody who is there knows it).
         store
             postgresql://…, or sqlite:PATH, which one process has to itself.
         """
         from hubbub.runtime.cli.text import process_lines
         from hubbub.runtime.inspection.at_work import list_processes
 
+        now = Ports().clock.now()
         with open_reader(store) as opened:
-            found = list_processes(opened)
+            found = list_processes(opened, now)
         if json:
             write(document(found))
         else:
-            write_all(write, process_lines(found, Ports().clock.now()))
+            write_all(write, process_lines(found, now))
         return 0
 
     return workers

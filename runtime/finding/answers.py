@@ -27,13 +27,14 @@ from hubbub.hub.store.reader import StoreReader, info_of
 from hubbub.hub.texts import check_label
 from hubbub.runtime.finding.conversations import list_conversations
 from hubbub.runtime.finding.published import published_agents
+from hubbub.runtime.inspection.at_work import list_processes
 from hubbub.runtime.schedules.status import NOTES, schedule_statuses
 
 __all__ = ["QUESTIONS", "answer", "find_conversation", "run_info"]
 
 QUESTIONS: Final = (
     '"runs", "run RUN_ID", "find KEY", "conversations {JSON}", "agents", "agent NAME", '
-    '"schedules", "trees {JSON}", "report RUN_ID {JSON}", "prompts", "requests", '
+    '"schedules", "workers", "trees {JSON}", "report RUN_ID {JSON}", "prompts", "requests", '
     '"state RUN_ID RECORD", "files RUN_ID", "file RUN_ID PATH", "content RUN_ID PATH" or '
     '"test RUN_ID"'
 )
@@ -53,6 +54,7 @@ def answer(store: StoreReader, question: str, now: int) -> Any:
         agents                 the names of the agents that the last runtime had
         agent NAME             name, title and description of one of them; null
         schedules              what the store remembers of each
+        workers                who is at work on the store, as ``hubbub workers --json``
         trees {JSON}           trees of runs, the newest first, as ``hubbub runs --json``; the JSON
                                object has ended (also those without a live run) and limit
         report RUN_ID {JSON}   everything about a run, as ``hubbub show --json``; with full, its
@@ -88,6 +90,8 @@ def answer(store: StoreReader, question: str, now: int) -> Any:
         case "schedules":
             statuses = schedule_statuses(store.notes(NOTES), now)
             return [_plain(each) for each in statuses]
+        case "workers":
+            return _plain(list_processes(store, now))
         case _:
             # Loaded when it is asked for: most programs never look at a store in full.
             from hubbub.runtime.finding.looks import LOOKS, look

@@ -2,15 +2,23 @@
 
 from msgspec import Struct
 
-from hubbub.hub.store.reader import ProcessRow, StoreReader
+from hubbub.hub.errors import StoreFailed
+from hubbub.hub.store.reader import ProcessRow, StoreReader, decoded
 
 __all__ = ["FreeTrees", "ShownProcess", "StoreAtWork", "list_processes"]
 
 
 class ShownProcess(ProcessRow, frozen=True, kw_only=True):
-    """A process, and how many events it has yet to hear of; ``None`` where that is not known."""
+    """A process, and how far it is behind the store; ``None`` where that is not known.
+
+    What it has heard of is what it said when it renewed its lease last: one that is at work is a
+    fraction of a second ahead of that.
+    """
 
     lag: int | None = None
+    """How many events it has yet to hear of."""
+    lag_seconds: float | None = None
+    """How long ago the first of them was written."""
 
 
 class FreeTrees(Struct, frozen=True, kw_only=True):
@@ -33,15 +41,16 @@ class StoreAtWork(Struct, frozen=True, kw_only=True):
     free: tuple[FreeTrees, ...]
 
 
-def list_processes(store: StoreReader) -> StoreAtWork:
-    """Who is at work on a store, at one moment."""
+def list_processes(store: StoreReader, now: int) -> StoreAtWork:
+    """Who is at work on a store, at one moment; ``now`` is µs since the Unix epoch."""
     with store.one_moment():
         tip = store.tip
         rows, free = store.processes(), store.free_trees()
+        shown = tuple(_shown(store, row, tip, now) for row in rows)
     workers = [row for row in rows if row.is_worker and not row.drains]
     return StoreAtWork(
         position=tip,
-        processes=tuple(_shown(row, tip) for row in rows),
+        processes=shown,
         free=tuple(
             FreeTrees(agent=agent, trees=trees, is_known=any(_knows(row, agent) for row in workers))
             for agent, trees in free.items()
@@ -49,9 +58,23 @@ def list_processes(store: StoreReader) -> StoreAtWork:
     )
 
 
-def _shown(row: ProcessRow, tip: int) -> ShownProcess:
+def _shown(store: StoreReader, row: ProcessRow, tip: int, now: int) -> ShownProcess:
     fields = {name: getattr(row, name) for name in ProcessRow.__struct_fields__}
-    return ShownProcess(**fields, lag=None if row.told is None else max(0, tip - row.told))
+    if row.told is None:
+        return ShownProcess(**fields)
+    lag = max(0, tip - row.told)
+    seconds = _seconds_since(store, row.told + 1, now) if lag else 0.0
+    return ShownProcess(**fields, lag=lag, lag_seconds=seconds)
+
+
+def _seconds_since(store: StoreReader, position: int, now: int) -> float | None:
+    """How long ago the event at a position was written, by the clock of who wrote it."""
+    for row in store.event_rows(after=position - 1, until=position):
+        try:
+            return max(0.0, (now - decoded(store, row.position, row.body).at) / 1e6)
+        except StoreFailed:  # hubbub fsck says so.
+            return None
+    return None
 
 
 def _knows(row: ProcessRow, agent: str) -> bool:

@@ -1,8 +1,9 @@
 """Later versions of the store in PostgreSQL, to try what will happen when there are some.
 
-format 2   columns, each the first of its table as a new store has it, and a table of labels
-format 3   an index on one of them: of the same version as format 2
-format 4   what the version after that drops
+format NOW        that of this program
+format NOW + 1    columns, each the first of its table as a new store has it, and a table of labels
+format NOW + 2    an index on one of them: of the same version as the one before
+format NOW + 3    what the version after that drops
 """
 
 import sys
@@ -16,9 +17,11 @@ import pytest
 from hubbub.runtime.stores.postgres import migrations, schema
 from hubbub.runtime.stores.postgres.migrations import Upgrade
 
-__all__ = ["DROPPED", "LABELLED", "NEXT", "SORTED", "run_as_format", "version"]
+__all__ = ["DROPPED", "LABELLED", "NEXT", "NOW", "SORTED", "run_as_format", "version"]
 
 TESTS: Final = Path(__file__).parents[1]
+
+NOW: Final = migrations.newest()
 
 COLUMNS: Final = {
     "run": "label text NOT NULL DEFAULT 'none'",
@@ -28,15 +31,17 @@ COLUMNS: Final = {
 }
 
 LABELLED: Final = Upgrade(
-    to=2,
-    beside=1,
+    to=NOW + 1,
+    beside=NOW,
     changes=(
         *(f"ALTER TABLE {table} ADD COLUMN {column}" for table, column in COLUMNS.items()),
         "CREATE TABLE label (run bigint PRIMARY KEY, text text NOT NULL)",
     ),
 )
-SORTED: Final = Upgrade(to=3, beside=1, indexes={"run_label": "ON run (agent, status)"})
-DROPPED: Final = Upgrade(to=4, beside=3, changes=("ALTER TABLE event DROP COLUMN size",))
+SORTED: Final = Upgrade(to=NOW + 2, beside=NOW, indexes={"run_label": "ON run (agent, status)"})
+DROPPED: Final = Upgrade(
+    to=NOW + 3, beside=NOW + 2, changes=("ALTER TABLE event DROP COLUMN size",)
+)
 
 NEXT: Final = (LABELLED, SORTED)
 """The steps to the next version."""
@@ -44,9 +49,9 @@ NEXT: Final = (LABELLED, SORTED)
 
 @contextmanager
 def version(*steps: Upgrade) -> Iterator[None]:
-    """Be a program of the version that has these steps, for a while."""
+    """Be a program of the version that has these steps more, for a while."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(migrations, "STEPS", steps)
+        patch.setattr(migrations, "STEPS", (*migrations.STEPS, *steps))
         patch.setattr(schema, "_TABLES", tables(steps))
         yield
 
@@ -72,5 +77,5 @@ def run_as_format(steps: str, script: str) -> list[str]:
         f"sys.path.insert(0, {str(TESTS)!r})\n"
         "from support.postgres_formats import *\n"
         "from hubbub.runtime.stores.postgres import migrations\n"
-        f"migrations.STEPS = {steps}\n{script}",
+        f"migrations.STEPS += {steps}\n{script}",
     ]  # fmt: skip

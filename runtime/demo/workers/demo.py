@@ -197,7 +197,8 @@ class _Play:
     # ── who is at work ───────────────────────────────────────────────────────────────────────
 
     async def _processes(self) -> StoreAtWork:
-        return await self._runtime.hub.journal.inspect(list_processes)
+        now = self._runtime.ports.clock.now()
+        return await self._runtime.hub.journal.inspect(lambda store: list_processes(store, now))
 
     async def _wait_workers(self, count: int) -> None:
         while sum(each.is_worker for each in (await self._processes()).processes) < count:

@@ -14,7 +14,6 @@ import psycopg
 
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.ports import Ports
-from hubbub.runtime.inspection.at_work import list_processes
 from hubbub.runtime.stores.open import open_reader
 from hubbub.runtime.stores.postgres.migrations import format_of
 from hubbub.runtime.stores.postgres.schema import drop_schema
@@ -85,7 +84,7 @@ class DemoStore:
             if format_of(db) is None:
                 return
             with open_reader(self.text) as reader:
-                names = [each.name for each in list_processes(reader).processes]
+                names = [each.name for each in reader.processes()]
             if names:
                 raise OperatorError(
                     f"{self.place}: {', '.join(names)} at work on this store; leave that first, or "

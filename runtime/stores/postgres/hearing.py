@@ -201,6 +201,7 @@ class Hearing:
     async def look(self) -> None:
         """Renew the lease, and do what a look at the store demands."""
         asked_at, told = self._clock.monotonic(), self._host.tip
+        self._lease.told = told
         self._tail.is_free_said = False
         look = await self._ask(self._tail.look)
         if look.position < told:

@@ -69,6 +69,9 @@ class WorkerLease:
         """The number of the last group that was tried under it."""
         self.acknowledged = 0
         """The number of the last group that is known to be committed."""
+        self.told = 0
+        """The position of the last event that the hub has heard of; the event loop says it, and
+        each renewal writes it down."""
         self._name = name
         self._pid = 0
         """The server's process that had the lock last."""
@@ -155,7 +158,7 @@ class WorkerLease:
     def renewal(self) -> tuple[str, tuple[Any, ...]]:
         """A statement of the next group; it finds no row where the lease is over."""
         self.group += 1
-        return _RENEW, (self.group, self.ttl, self.worker)
+        return _RENEW, (self.group, self.ttl, self.worker, self.told)
 
     def hand_over(self, epochs: Mapping[str, int]) -> None:
         """Let others claim trees, by root; one that was claimed again since that epoch, be it under
@@ -256,7 +259,7 @@ _CONNECTED: Final = (
     "WHERE id = ? RETURNING group_no"
 )
 _RENEW: Final = (
-    "UPDATE worker SET group_no = ?1, "
+    "UPDATE worker SET group_no = ?1, told = ?4, "
     "expires = clock_timestamp() + make_interval(secs => ?2::float8) "
     "WHERE id = ?3 AND live RETURNING id"
 )

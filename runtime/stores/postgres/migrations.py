@@ -61,7 +61,9 @@ class Upgrade(Struct, frozen=True, kw_only=True):
     records: tuple[str, ...] = ()
 
 
-STEPS: tuple[Upgrade, ...] = ()
+STEPS: tuple[Upgrade, ...] = (
+    Upgrade(to=2, beside=1, changes=("ALTER TABLE worker ADD COLUMN told bigint",)),
+)
 """In order, one for each format but the first."""
 
 

@@ -2,7 +2,8 @@
 
     head       where the one order of the store has come to: positions, the hub's lane, depths;
                ``version`` counts the groups of commits, which lock it and come one by one
-    worker     who is at work: one row a process, its lease, checked and renewed by each group
+    worker     who is at work: one row a process, its lease, checked and renewed by each group;
+               ``told``: the position up to which its hub has heard of events by then
     tree       which worker owns a tree of runs, since which change of owner (``epoch``), and how
                many of its runs live: with the last one the row goes
     run, address, event, waiting, accepted, note, meta    as in SQLite
@@ -71,7 +72,8 @@ CREATE TABLE worker (
   name text NOT NULL, kind text NOT NULL, live boolean NOT NULL, expires timestamptz NOT NULL,
   group_no bigint NOT NULL DEFAULT 0, agents text[] COLLATE "C", capacity bigint,
   drains boolean NOT NULL DEFAULT false, format integer NOT NULL DEFAULT 1,
-  since timestamptz NOT NULL DEFAULT clock_timestamp(), pid integer, connected timestamptz
+  since timestamptz NOT NULL DEFAULT clock_timestamp(), pid integer, connected timestamptz,
+  told bigint
 ) {_HOT.format(10)};
 CREATE TABLE tree (
   root bigint PRIMARY KEY, owner bigint, epoch bigint NOT NULL DEFAULT 0,

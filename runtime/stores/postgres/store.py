@@ -297,7 +297,7 @@ class PostgresStore(PostgresReads):
 
         async def try_it() -> Group:
             nonlocal asked_at
-            asked_at = self._ports.clock.monotonic()
+            asked_at, self._lease.told = self._ports.clock.monotonic(), self.tip
             return await self._writing.run(write)
 
         while True:

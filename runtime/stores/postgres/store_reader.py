@@ -139,15 +139,16 @@ def open_postgres_reader(address: PostgresAddress) -> PostgresStoreReader:
 
 
 def _process_row(row: tuple[Any, ...]) -> ProcessRow:
-    name, kind, drains, capacity, agents, since, left, trees, running = row
+    name, kind, drains, capacity, agents, told, since, left, trees, running = row
     return ProcessRow(
         name=name, is_worker=kind == "worker", drains=drains, capacity=capacity, since=since,
         agents=None if agents is None else tuple(agents), left=left, trees=trees, running=running,
+        told=told,
     )  # fmt: skip
 
 
 _PROCESSES: Final = (
-    "SELECT w.name, w.kind, w.drains, w.capacity, w.agents, "
+    "SELECT w.name, w.kind, w.drains, w.capacity, w.agents, w.told, "
     "(extract(epoch FROM w.since) * 1000000)::bigint, "
     "greatest(extract(epoch FROM w.expires - clock_timestamp()), 0)::float, "
     "(SELECT count(*) FROM tree WHERE owner = w.id), "

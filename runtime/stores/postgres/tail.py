@@ -194,7 +194,7 @@ class Tail:
         self.connect()
         lease = self._lease
         worker = lease.worker
-        values = (worker, lease.ttl, lease.drains, *lease.offered)
+        values = (worker, lease.ttl, lease.drains, *lease.offered, lease.told)
         found: Any = self._db.execute(_LOOK, values).fetchone()
         is_live, is_renewed, position, live, parked, waiting, *rest = found
         return Look(worker, is_live, is_renewed, position, (live, parked, waiting), *rest)
@@ -304,7 +304,7 @@ _IS_FREE: Final = "owner IS NULL OR owner = ANY(ARRAY(SELECT id FROM worker WHER
 _LOOK: Final = f"""
 WITH mine AS (
   UPDATE worker SET expires = clock_timestamp() + make_interval(secs => ?2::float8),
-    drains = ?3, agents = ?4, capacity = ?5
+    drains = ?3, agents = ?4, capacity = ?5, told = ?6
   WHERE id = (SELECT id FROM worker WHERE id = ?1 AND live FOR UPDATE SKIP LOCKED) RETURNING id
 )
 SELECT EXISTS (SELECT 1 FROM worker WHERE id = ?1 AND live), EXISTS (SELECT 1 FROM mine),

@@ -64,6 +64,7 @@ STORY = (
     ("GET", "/api/runs/RUN/files", {}, 200),
     ("GET", "/api/runs/RUN/files/a.txt", {}, 200),
     ("GET", "/api/schedules", {}, 200),
+    ("GET", "/api/workers", {}, 200),
     ("GET", "/api/variables", {}, 200),
     ("POST", "/api/runs/RUN/interrupt", {}, 202),
     ("POST", "/api/runs/RUN/compact", {}, 202),

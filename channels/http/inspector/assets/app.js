@@ -14,6 +14,7 @@ import { RunView, TABS, interruptShown, tab, tabOfPlace } from "./run_view.js";
 import { cursorAt, toRecord } from "./timeline.js";
 import { Tree } from "./tree.js";
 import { count } from "./words.js";
+import { Workers } from "./workers.js";
 
 const LINE_WORDS = { connecting: "connecting", live: "live", cut: "cut off" };
 
@@ -40,6 +41,7 @@ function Head() {
       <span class="only-narrow">${link("runs", "#/runs", "Runs", all - ended)}</span>
       ${link("asked", "#/asked", "Asked", asked)}
       ${link("letters", "#/letters", "Troubles", troubles.value.length)}
+      ${link("workers", "#/workers", "Workers", 0)}
     </nav>
     <${Line} />
     <button type="button" class="quiet help" onClick=${() => openDialog({ kind: "help" })}
@@ -60,7 +62,7 @@ function Page() {
   const runId = runHere.value;
   useEffect(() => { show(runId); }, [runId]);
   useEffect(tabOfPlace, [runId, recordHere.value]);
-  const views = { run: RunView, asked: Asked, letters: Letters };
+  const views = { run: RunView, asked: Asked, letters: Letters, workers: Workers };
   const View = views[page] || Home;
   return html`<${Head} /><${CutBanner} />
     <div class=${`body on-${page}`}>
@@ -103,6 +105,7 @@ const actions = {
   "?": () => openDialog({ kind: "help" }), n: () => openDialog({ kind: "start" }),
   m: () => document.getElementById("message")?.focus(), i: interruptShown,
   a: () => go("#/asked"), d: () => go("#/letters"), h: () => go("#/"),
+  w: () => go("#/workers"),
 };
 TABS.forEach((each, index) => {
   actions[index + 1] = () => { if (pageHere.peek() === "run") tab.value = each; };

@@ -27,7 +27,7 @@ const KEYS = [
   ["/", "filter"], ["Esc", "back to what is live, or to all runs"], ["1 2 3 4", "the tabs of a run"],
   ["m", "write a message"], ["[ ]", "record before, after"], ["i", "interrupt the run"],
   ["n", "start a run"], ["a", "what people are asked"], ["d", "dead letters and gaps"],
-  ["h", "overview"], ["?", "this help"],
+  ["w", "workers"], ["h", "overview"], ["?", "this help"],
 ];
 
 const Help = () => html`<${Frame} label="Keys"><h2>Keys</h2>

@@ -1,4 +1,4 @@
-// The place in the page's address: #/, #/asked, #/letters, #/runs/ID, #/runs/ID/RECORD.
+// The place in the page's address: #/, #/asked, #/letters, #/workers, #/runs/ID, #/runs/ID/RECORD.
 import { computed, signal } from "./lib.js";
 
 function parse(hash) {
@@ -9,7 +9,7 @@ function parse(hash) {
     const record = /^\d+$/.test(parts[2] || "") ? Number(parts[2]) : null;
     return { page: "run", runId: parts[1], record };
   }
-  const page = ["asked", "letters", "runs"].includes(parts[0]) ? parts[0] : "home";
+  const page = ["asked", "letters", "runs", "workers"].includes(parts[0]) ? parts[0] : "home";
   return { page, runId: "", record: null };
 }
 

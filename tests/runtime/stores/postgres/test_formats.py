@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 from support.postgres import Server
-from support.postgres_formats import DROPPED, LABELLED, NEXT, SORTED, run_as_format, version
+from support.postgres_formats import DROPPED, LABELLED, NEXT, NOW, SORTED, run_as_format, version
 
 import hubbub
 from hubbub import AgentDefinition, Runtime
@@ -35,6 +35,11 @@ def schema_of(address: str) -> str:
 def meta_of(server: Server, address: str) -> dict[str, str]:
     found: Any = server.query(f"SELECT key, value FROM {schema_of(address)}.meta")
     return {key: value for key, value in found if key in ("format", "reads")}
+
+
+def meta(after: int = 0, *, reads: int = FIRST) -> dict[str, str]:
+    """What tables say so many formats after this program's."""
+    return {"format": str(NOW + after), "reads": str(reads)}
 
 
 def shape_of(server: Server, address: str) -> set[tuple[Any, ...]]:
@@ -77,14 +82,32 @@ def test_steps_lead_from_each_format_to_the_next() -> None:
     assert all(step.beside <= step.to for step in steps)
 
 
+OLDEST = Path(__file__).parents[3] / "stores" / f"postgres_format_{FIRST}.sql"
+"""The tables as the first version made them."""
+
+
+async def test_tables_of_the_first_version_become_those_that_are_made_anew(server: Server) -> None:
+    address, new = server.dsn(), server.dsn()
+    schema = schema_of(address)
+    server.query(f"CREATE SCHEMA {schema}")
+    server.query(
+        f"SET search_path TO {schema}; {OLDEST.read_text()};"
+        f"INSERT INTO meta (key, value) VALUES ('format', '{FIRST}'), ('reads', '{FIRST}'), "
+        "('store', 'old')"
+    )
+    assert await use(address) == await use(new) == "heard: hello"
+    assert meta_of(server, address) == meta_of(server, new) == meta()
+    assert shape_of(server, address) == shape_of(server, new)
+
+
 async def test_the_first_of_a_newer_version_upgrades_and_nothing_is_lost(server: Server) -> None:
     address = server.dsn()
     await use(address)
-    assert meta_of(server, address) == {"format": "1", "reads": "1"}
+    assert meta_of(server, address) == meta()
     with version(*NEXT):
         for _ in range(2):  # The second time there is nothing to do.
             assert await use(address) == "heard: hello"
-            assert meta_of(server, address) == {"format": "3", "reads": "1"}
+            assert meta_of(server, address) == meta(2, reads=NOW)
         with open_reader(address) as reader:
             assert reader.count("run") == 3
             assert not [*reader.faults(thorough=True)]
@@ -113,9 +136,10 @@ async def test_a_program_one_version_behind_works_on_and_one_two_behind_is_refus
         assert reader.count("run") == 2
     with version(*TOGETHER):
         await use(address)
-        assert meta_of(server, address) == {"format": "4", "reads": "3"}
+        assert meta_of(server, address) == meta(3, reads=NOW + 2)
     before = shape_of(server, address)
-    assert "written by a newer hubbub (format 4; this one knows 1)" in await refused(address)
+    words = f"written by a newer hubbub (format {NOW + 3}; this one knows {NOW})"
+    assert words in await refused(address)
     for open_ in (open_reader(address), open_intake(address, Ports().ids)):
         with pytest.raises(OperatorError, match="upgrade hubbub"), open_:
             pass
@@ -128,10 +152,10 @@ async def test_what_only_reads_upgrades_nothing_and_says_what_does(server: Serve
     address = server.dsn()
     await use(address)
     with version(*NEXT):
-        words = "older hubbub .format 1; this one knows 3.; open a runtime on it"
+        words = f"older hubbub .format {NOW}; this one knows {NOW + 2}.; open a runtime on it"
         with pytest.raises(OperatorError, match=words), open_reader(address):
             pass
-    assert meta_of(server, address) == {"format": "1", "reads": "1"}
+    assert meta_of(server, address) == meta()
 
 
 # ── whatever comes in between ────────────────────────────────────────────────────────────────
@@ -141,7 +165,7 @@ async def test_many_that_open_it_at_once_upgrade_it_once(server: Server) -> None
     address = server.dsn()
     await use(address)
     counted = Upgrade(
-        to=2, beside=1, changes=(*LABELLED.changes, "INSERT INTO label VALUES (1, '')")
+        to=NOW + 1, beside=NOW, changes=(*LABELLED.changes, "INSERT INTO label VALUES (1, '')")
     )
     errors: list[BaseException] = []
 
@@ -159,7 +183,7 @@ async def test_many_that_open_it_at_once_upgrade_it_once(server: Server) -> None
             thread.join()
     assert not errors
     assert server.query(f"SELECT run FROM {schema_of(address)}.label") == [(1,)]
-    assert meta_of(server, address) == {"format": "3", "reads": "1"}
+    assert meta_of(server, address) == meta(2, reads=NOW)
 
 
 async def test_a_process_that_is_killed_in_a_step_leaves_tables_of_the_format_before(
@@ -174,7 +198,7 @@ async def test_a_process_that_is_killed_in_a_step_leaves_tables_of_the_format_be
         "whole = PostgresConnection.execute\n"
         "def execute(self, sql, values=(), /):\n"
         "    found = whole(self, sql, values)\n"
-        "    if sql == migrations.STEPS[0].changes[-1]:\n"
+        "    if sql == NEXT[0].changes[-1]:\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
         "    return found\n"
         "PostgresConnection.execute = execute\n"
@@ -185,20 +209,20 @@ async def test_a_process_that_is_killed_in_a_step_leaves_tables_of_the_format_be
         done = subprocess.run(command, timeout=60, check=False)  # noqa: ASYNC221
         assert done.returncode == -signal.SIGKILL
         assert shape_of(server, address) == before
-        assert meta_of(server, address)["format"] == "1"
+        assert meta_of(server, address)["format"] == str(NOW)
     assert await use(address) == "heard: hello"
     with version(*NEXT):
         await use(address)
-    assert meta_of(server, address) == {"format": "3", "reads": "1"}
+    assert meta_of(server, address) == meta(2, reads=NOW)
 
 
 async def test_a_step_that_fails_says_so_in_one_line_and_changes_nothing(server: Server) -> None:
     address = server.dsn()
     await use(address)
     before = shape_of(server, address)
-    with version(Upgrade(to=2, beside=1, changes=(*LABELLED.changes, "SELECT 1 / 0"))):
+    with version(Upgrade(to=NOW + 1, beside=NOW, changes=(*LABELLED.changes, "SELECT 1 / 0"))):
         words = await refused(address)
-    assert "from format 1 to 2" in words and "nothing has changed" in words
+    assert f"from format {NOW} to {NOW + 1}" in words and "nothing has changed" in words
     assert shape_of(server, address) == before
     assert await use(address) == "heard: hello"
 
@@ -227,10 +251,10 @@ async def test_an_upgrade_waits_for_a_group_that_is_on_its_way(server: Server) -
         group.execute(f"UPDATE {schema_of(address)}.worker SET group_no = group_no + 1")
         with pytest.raises(psycopg.errors.LockNotAvailable):
             upgrade(PostgresAddress(address))
-        assert meta_of(server, address)["format"] == "1"
+        assert meta_of(server, address)["format"] == str(NOW)
         group.commit()
         upgrade(PostgresAddress(address))
-    assert meta_of(server, address)["format"] == "3"
+    assert meta_of(server, address)["format"] == str(NOW + 2)
 
 
 async def test_no_upgrade_leaves_a_process_behind_that_is_at_work(server: Server) -> None:
@@ -239,15 +263,15 @@ async def test_no_upgrade_leaves_a_process_behind_that_is_at_work(server: Server
     schema = schema_of(address)
     server.query(
         f"INSERT INTO {schema}.worker (name, format, kind, live, expires) VALUES "
-        "('old-1', 1, 'worker', true, clock_timestamp() + interval '1 hour')"
+        f"('old-1', {NOW}, 'worker', true, clock_timestamp() + interval '1 hour')"
     )
     with version(*TOGETHER):
         words = await refused(address)
-        assert "an older one is at work: 'old-1' (format 1); stop it first" in words
-        assert meta_of(server, address) == {"format": "1", "reads": "1"}, "not even the first step"
+        assert f"an older one is at work: 'old-1' (format {NOW}); stop it first" in words
+        assert meta_of(server, address) == meta(), "not even the first step"
         server.query(f"UPDATE {schema}.worker SET live = false")
         await use(address)
-    assert meta_of(server, address) == {"format": "4", "reads": "3"}
+    assert meta_of(server, address) == meta(3, reads=NOW + 2)
 
 
 # ── statements ───────────────────────────────────────────────────────────────────────────────

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from support.agents import echo_model, model_agent
 from support.postgres import Server
-from support.postgres_formats import DROPPED, NEXT, run_as_format, version
+from support.postgres_formats import DROPPED, NEXT, NOW, run_as_format, version
 
 from hubbub import AgentDefinition, Event, Runtime
 from hubbub.hub.errors import HubbubError, OperatorError
@@ -22,7 +22,7 @@ from hubbub.runtime.stores.postgres.store import PostgresStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
-NOVEL: Final = Upgrade(to=2, beside=1, records=("agent:novel",))
+NOVEL: Final = Upgrade(to=NOW + 1, beside=NOW, records=("agent:novel",))
 """A version that records what the one before it does not know."""
 
 TTL: Final = 1.5
@@ -88,11 +88,9 @@ async def test_the_store_is_upgraded_while_others_are_at_work_on_it(server: Serv
             tasks.start_soon(many, old, 30, said)
             await wait_until(lambda: len(said) == 90)
             found = server.query(f"SELECT value FROM {schema}.meta WHERE key = 'format'")
-            assert found == [("3",)]
-            assert set(server.query(f"SELECT format FROM {schema}.worker WHERE live")) == {
-                (1,),
-                (3,),
-            }
+            assert found == [(str(NOW + 2),)]
+            formats = server.query(f"SELECT format FROM {schema}.worker WHERE live")
+            assert {*formats} == {(NOW,), (NOW + 2,)}
             assert sorted(said) == sorted(3 * [f"heard: {n}" for n in range(30)])
     with open_reader(address) as reader:
         assert not [*reader.faults(thorough=True)] and reader.count("run") == 90
@@ -127,7 +125,7 @@ async def test_a_tree_with_a_record_that_is_new_waits_for_who_knows_it(server: S
     async with at_work(address) as old:
         async with at_work(address, NOVEL) as new:
             run = await new.start("inventor", session_key="lab")
-            await wait_until(lambda: needs(server, address) == [(2,)])
+            await wait_until(lambda: needs(server, address) == [(NOW + 1,)])
             said = await old.start("chat", "hello", session_key="talk")
             assert (await said.result()).output == "echo: hello"
         await anyio.sleep(3 * TTL)  # Some beats; the machine's own time.
@@ -163,7 +161,7 @@ async def test_an_item_that_is_new_takes_a_tree_from_who_does_not_know_it(server
             await wait_until(lambda: owns(new, run.run_id))
             assert not owns(old, run.run_id)
             assert not server.query(
-                f"SELECT 1 FROM {address.partition('schema=')[2]}.tree WHERE needs < 2"
+                f"SELECT 1 FROM {address.partition('schema=')[2]}.tree WHERE needs <= {NOW}"
             )
 
 
@@ -171,7 +169,7 @@ async def test_an_item_that_is_new_takes_a_tree_from_who_does_not_know_it(server
 async def test_no_upgrade_passes_a_live_worker_two_versions_behind(server: Server) -> None:
     address = server.dsn()
     async with at_work(address, name="elder") as old:
-        with pytest.raises(OperatorError, match=r"'elder' \(format 1\); stop it first"):
+        with pytest.raises(OperatorError, match=rf"'elder' \(format {NOW}\); stop it first"):
             async with at_work(address, *NEXT, DROPPED):
                 pass
         assert await old.run("echo", "still here")
@@ -189,10 +187,13 @@ async def test_a_worker_that_was_left_behind_while_it_slept_says_so_and_writes_n
         await old.run("echo", "one")
         # As though it had stood still for longer than a lease lasts.
         server.query(f"UPDATE {schema}.worker SET live = false")
-        server.query(f"UPDATE {schema}.meta SET value = '4' WHERE key IN ('format', 'reads')")
+        server.query(
+            f"UPDATE {schema}.meta SET value = '{NOW + 3}' WHERE key IN ('format', 'reads')"
+        )
         journal: Any = old.hub.journal
         await wait_until(lambda: bool(journal.failure))
-        assert "newer hubbub (format 4; this one knows 1); upgrade hubbub" in journal.failure
+        words = f"newer hubbub (format {NOW + 3}; this one knows {NOW}); upgrade hubbub"
+        assert words in journal.failure
         count = server.query(f"SELECT count(*) FROM {schema}.event")
         with pytest.raises(HubbubError):
             await old.run("echo", "two")
