@@ -9,6 +9,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from hubbub.hub.errors import BadValue
 from hubbub.hub.texts import check_label
+from hubbub.runtime.stores.postgres.server.arrays import ArrayDumper
 from hubbub.runtime.stores.postgres.server.attentive import AttentiveConnection
 
 __all__ = ["SCHEMA", "PostgresAddress"]
@@ -56,9 +57,11 @@ class PostgresAddress:
     def connect(self, name: str) -> AttentiveConnection:
         """A connection that the server knows under a name.  Raises ``psycopg.Error``."""
         parameters: dict[str, Any] = {"application_name": name, **self._parameters}
-        return AttentiveConnection.connect(
+        db = AttentiveConnection.connect(
             autocommit=True, cursor_factory=psycopg.RawCursor, **parameters
         )
+        db.adapters.register_dumper(list, ArrayDumper)
+        return db
 
 
 def _parsed(text: str) -> tuple[dict[str, Any], str] | None:
