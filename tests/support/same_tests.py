@@ -41,6 +41,8 @@ FILES: Final = (
     "runtime/supervision/test_headless_crash", "runtime/supervision/test_loop_deaths",
     "runtime/supervision/test_question_crash", "runtime/supervision/test_restarts",
     "runtime/supervision/test_restoring", "runtime/supervision/test_takeover_crash",
+    "runtime/supervision/test_takeover_stores", "runtime/supervision/test_recorded_journals",
+    "runtime/schedules/test_schedules",
 )  # fmt: skip
 """Without the suffix, of ``tests``."""
 
@@ -48,6 +50,7 @@ IN_FILE: Final = "it changes or reads the tables by sqlite3"
 BLOBS: Final = "it changes or reads the contents in blobs/"
 BESIDE: Final = "it reads the folders of agents in agents/, which follow a store in a folder alone"
 
+COPIED: Final = "a database is copied by its own means, and a backup says so"
 COPIES: Final = "it goes on with an older copy of the folder"
 SEVERAL: Final = (
     "another process on the store may know the agent: nothing is refused, none forgotten"
@@ -57,7 +60,10 @@ ELSEWHERE: Final = {
     "test_a_content_that_is_gone_is_not_shown_and_the_run_goes_on": BLOBS,
     "test_a_content_that_is_gone_is_said_to_be": BLOBS,
     "test_a_cursor_that_an_older_copy_of_the_store_never_had_begins_with_a_gap": COPIES,
+    "test_a_backup_has_what_waits": COPIED,
     "test_a_damaged_conversation_keeps_no_other_from_being_listed": IN_FILE,
+    "test_a_damaged_inbox_inherits_and_lends_nothing_and_keeps_no_frame_from_ending": IN_FILE,
+    "test_a_damaged_record_of_what_was_lent_is_one_problem": IN_FILE,
     "test_a_deferred_child_is_booted_once_after_a_restart_and_values_stand_nowhere": IN_FILE,
     "test_a_message_is_on_record_with_its_contents_or_not_at_all": BLOBS,
     "test_a_name_that_is_too_long_in_bytes_is_refused_and_an_older_one_is_no_damage": BESIDE,
@@ -72,11 +78,12 @@ ELSEWHERE: Final = {
     "test_no_second_agent_of_a_descriptor_comes_in_from_outside": BESIDE,
     "test_stored_keys_and_descriptors_keep_their_meaning": IN_FILE,
     "test_the_agents_folder_shows_the_history_and_brings_it_back": BESIDE,
+    "test_what_is_wrong_with_lent_and_moved_items_is_found": IN_FILE,
     "test_what_is_kept_of_a_conversation_does_not_grow_with_it": BESIDE,
 }
 """Tests that are not run on a database, and why."""
 
-WORDS: Final = ("sqlite", "lives", "Lives", "World")
+WORDS: Final = ("sqlite", "lives", "Lives", "World", "fill_stack")
 """What is said where a test opens a store in a folder."""
 
 

@@ -11,6 +11,7 @@ from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Commit, Journal
 from hubbub.runtime.stores.open import sqlite_store
+from support.shared_stores import owner_of
 
 __all__ = ["FRAME", "MAIN", "OVER", "Stack", "fill_stack", "open_stack"]
 
@@ -79,7 +80,7 @@ class Stack:
 @asynccontextmanager
 async def open_stack(journal: Journal, ports: Ports) -> AsyncIterator[Stack]:
     """A conversation whose root waits for one frame."""
-    async with Hub(journal=journal, ports=ports) as hub:
+    async with owner_of(journal, ports, MAIN, FRAME, OVER) as hub:
         stack = Stack(hub)
         await stack.begin(MAIN)
         await stack.begin(FRAME, above=MAIN)

@@ -92,7 +92,14 @@ FROM (
 """
 _PUT_TREES = """
 INSERT INTO tree (root, want, live)
-  SELECT top.number, top.agent, count(*) FROM run JOIN run AS top ON top.run_id = run.root_run_id
-  WHERE run.status <> 'ended' GROUP BY 1, 2
-ON CONFLICT (root) DO UPDATE SET live = excluded.live
+  SELECT top.number, coalesce(root.agent, oldest.agent), live.count
+  FROM (SELECT root_run_id, count(*) FROM run WHERE status <> 'ended' GROUP BY 1) AS live
+    JOIN address AS top ON top.run_id = live.root_run_id
+    LEFT JOIN run AS root USING (number)
+    LEFT JOIN LATERAL (
+      SELECT agent FROM run WHERE root.number IS NULL AND parent_run_id IS NOT NULL
+        AND root_run_id = live.root_run_id ORDER BY born LIMIT 1
+    ) AS oldest ON true
+ON CONFLICT (root) DO UPDATE SET live = excluded.live, want = excluded.want
 """
+"""Of runs that came without their root, the oldest is what a worker has to know."""

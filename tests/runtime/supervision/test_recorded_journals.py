@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from journals.record import FOLDER, STORIES, Recording, essentials, lines_of
 from support.agents import echo_model, model_agent
+from support.shared_stores import owner_of
 
 from hubbub import CustomEvent, Runtime
 from hubbub.hub.events import Event
@@ -111,17 +112,16 @@ async def test_a_store_that_holds_an_unknown_type_of_event_opens_and_goes_on(
         await run.result()
     text = b'{"type":"agent:foresight","run_id":"%s","lane":"own","seq":%d,"wisdom":{"depth":42}}'
     store = sqlite_store(tmp_path, ports=ports)
-    await store.open()
-    loaded = await store.load(run.run_id)
-    assert loaded is not None
-    seq = loaded.events[-1].seq
-    unknown = decode_event(text % (run.run_id.encode(), seq + 1))
-    assert isinstance(unknown, UnknownEvent)
-    commit = Commit(run.run_id, (unknown,), expect=seq)
-    store.submit(commit)
-    store.submit(Commit(events=(CustomEvent.of("mine:own", a=1),)))
-    await store.flush()
-    await store.aclose()
+    async with owner_of(store, ports, "assistant"):
+        loaded = await store.load(run.run_id)
+        assert loaded is not None
+        seq = loaded.events[-1].seq
+        unknown = decode_event(text % (run.run_id.encode(), seq + 1))
+        assert isinstance(unknown, UnknownEvent)
+        commit = Commit(run.run_id, (unknown,), expect=seq)
+        store.submit(commit)
+        store.submit(Commit(events=(CustomEvent.of("mine:own", a=1),)))
+        await store.flush()
     assert commit.error == ""
     async with runtime() as rt:
         await rt.hub.send_to_run(run.run_id, "Two.")

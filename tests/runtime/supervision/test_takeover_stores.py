@@ -4,6 +4,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from support.shared_stores import owner_of
 from support.stacks import FRAME, MAIN, OVER, fill_stack, open_stack
 
 from hubbub import Hub
@@ -27,16 +28,15 @@ WAITING = {MAIN: [(2, "one"), (4, "three")], FRAME: [(3, "over"), (4, "found")],
 
 async def waiting_in(path: Path, ports: Ports) -> dict[str, list[tuple[int, str]]]:
     store = sqlite_store(path, ports=ports, mirror=False)
-    await store.open()
-    found = {}
-    for info in await store.runs(live=False):
-        loaded = await store.load(info.run_id)
-        assert loaded is not None and info.waiting == len(loaded.waiting)
-        found[info.run_id] = [(x.seq, getattr(x, "content", "")) for x in loaded.waiting]
-    ready = set(await store.ready())
-    assert ready == {run_id for run_id, items in found.items() if items}
-    assert store.depths()[2] == sum(map(len, found.values()))
-    await store.aclose()
+    async with owner_of(store, ports, *WAITING):
+        found = {}
+        for info in await store.runs(live=False):
+            loaded = await store.load(info.run_id)
+            assert loaded is not None and info.waiting == len(loaded.waiting)
+            found[info.run_id] = [(x.seq, getattr(x, "content", "")) for x in loaded.waiting]
+        ready = set(await store.ready())
+        assert ready == {run_id for run_id, items in found.items() if items}
+        assert store.depths()[2] == sum(map(len, found.values()))
     return found
 
 
