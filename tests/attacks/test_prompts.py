@@ -8,7 +8,6 @@ passes; runtimes are left and killed.
 import asyncio
 import contextlib
 import random
-import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ import anyio
 import pytest
 from support.agents import model_agent
 from support.crash_journal import CrashJournal
+from support.restarts import left_by_kill
 
 from attacks.scale import scale
 from hubbub import AgentDefinition, Hub, PromptDefinition, RunState, Runtime, SideConfig, agent
@@ -123,7 +123,7 @@ class World:
         self.draw = random.Random(seed)
         self.ports = ports
         self._kind = kind
-        self._folder = folder
+        self._folder, self._place = folder / "0", folder
         self._memory = MemoryJournal()
         self._number = 0
         self.runs: list[str] = []
@@ -136,7 +136,8 @@ class World:
 
     def store(self) -> Journal:
         if self._kind == "sqlite":
-            return sqlite_store(self._folder / f"{self._number}", ports=self.ports)
+            self._kept = sqlite_store(self._folder, ports=self.ports)
+            return self._kept
         self._crashing: Any = CrashJournal(self._memory)
         return self._crashing if self._kind == "memory" else LateJournal(self._crashing)
 
@@ -144,9 +145,8 @@ class World:
         """What is written from here on is not there for whoever comes next."""
         self.killed = True
         if self._kind == "sqlite":
-            after = self._folder / f"{self._number + 1}"
-            shutil.copytree(self._folder / f"{self._number}", after)
             self._number += 1
+            self._folder = left_by_kill(self._kept, self._folder, self._place / f"{self._number}")
         else:
             self._crashing._after = self._crashing.commits
 

@@ -10,10 +10,11 @@ import anyio
 
 from hubbub import AgentDefinition, Hub, Runtime
 from hubbub.hub.ports import Ports
+from hubbub.hub.store.journal import Journal
 from hubbub.runtime.stores.open import sqlite_store
 from support.agents import Observer
 
-__all__ = ["Lives", "last_outcome"]
+__all__ = ["Lives", "last_outcome", "left_by_kill"]
 
 
 class Lives:
@@ -28,11 +29,8 @@ class Lives:
         self._place = place
         self._ports = ports
         self._number = 0
+        self.folder = place / "store-0"
         self.is_killed = is_killed
-
-    @property
-    def folder(self) -> Path:
-        return self._place / f"store-{self._number}"
 
     @asynccontextmanager
     async def life(
@@ -47,20 +45,25 @@ class Lives:
                 agents, hub=hub, grace=0, default_agent=default_agent, **options
             ) as rt:
                 yield rt
-                if self.is_killed:
-                    self.copy()
-        self._number += self.is_killed
+                after = self.copy() if self.is_killed else self.folder
+        self.folder = after
 
     def copy(self) -> Path:
         """The folder as it is at this moment, for whoever comes next."""
-        after = self._place / f"store-{self._number + 1}"
-        shutil.copytree(self.folder, after)
-        return after
+        self._number += 1
+        return left_by_kill(self.store, self.folder, self._place / f"store-{self._number}")
 
     def forget_database(self) -> None:
         """Between two lives: the folders of agents and contents of files are all that is left."""
         for name in ("hubbub.db", "hubbub.db-wal", "hubbub.db-shm"):
             (self.folder / name).unlink(missing_ok=True)
+
+
+def left_by_kill(store: Journal, folder: Path, after: Path) -> Path:
+    """What ``kill -9`` leaves at this moment of a store in a folder: that is ``after``, as whoever
+    is at work goes on in the other one."""
+    shutil.copytree(folder, after)
+    return after
 
 
 def _of_hub(options: dict[str, Any]) -> dict[str, Any]:

@@ -19,30 +19,35 @@ from hubbub.runtime.stores.postgres import store as stores
 from hubbub.runtime.stores.postgres.server import address as addresses
 from hubbub.runtime.stores.postgres.store import PostgresStore
 from support.postgres import Server
-from support.restarts import Lives
 
 __all__ = ["ELSEWHERE", "FILES", "SameFile", "have_stores_in", "kept"]
 
 TESTS: Final = Path(__file__).parents[1]
 
 FILES: Final = (
+    "attacks/test_clocks", "attacks/test_prompts", "attacks/test_sent_items",
+    "channels/http/openai/test_placing", "channels/http/openai/test_resuming",
+    "channels/http/test_repeating", "channels/test_kept_places",
     "runtime/activities/test_content_parts", "runtime/activities/test_files",
     "runtime/activities/test_late_listeners", "runtime/activities/test_partial_answers",
     "runtime/activities/test_parts_in_code", "runtime/activities/test_plain_tools",
-    "runtime/finding/test_finding", "runtime/kernel/test_identities",
-    "runtime/kernel/test_recent_threads", "runtime/runs/test_asked_turns",
+    "runtime/activities/test_questions", "runtime/finding/test_finding",
+    "runtime/kernel/test_identities", "runtime/kernel/test_recent_threads",
+    "runtime/mcp/test_mcp_restarts", "runtime/runs/test_asked_turns",
     "runtime/runs/test_compaction", "runtime/runs/test_concurrent_code",
     "runtime/runs/test_durable_summaries", "runtime/runs/test_keyed_starts",
-    "runtime/runs/test_named_files", "runtime/runs/test_racing_endings",
-    "runtime/runs/test_seeded_runs", "runtime/runs/test_takeover_corners",
-    "runtime/runs/test_takeover_machine", "runtime/supervision/test_changed_definitions",
-    "runtime/supervision/test_clocks_set_back", "runtime/supervision/test_late_answers",
-    "runtime/supervision/test_approval_crash", "runtime/supervision/test_endings_without_room",
-    "runtime/supervision/test_headless_crash", "runtime/supervision/test_loop_deaths",
-    "runtime/supervision/test_question_crash", "runtime/supervision/test_restarts",
+    "runtime/runs/test_named_files", "runtime/runs/test_open_prompts",
+    "runtime/runs/test_racing_endings", "runtime/runs/test_seeded_runs",
+    "runtime/runs/test_takeover_corners", "runtime/runs/test_takeover_machine",
+    "runtime/runs/test_wait_cycles", "runtime/schedules/test_schedules",
+    "runtime/stores/test_imports_in_any_order", "runtime/supervision/test_agent_types",
+    "runtime/supervision/test_approval_crash", "runtime/supervision/test_changed_definitions",
+    "runtime/supervision/test_clocks_set_back", "runtime/supervision/test_endings_without_room",
+    "runtime/supervision/test_headless_crash", "runtime/supervision/test_late_answers",
+    "runtime/supervision/test_loop_deaths", "runtime/supervision/test_question_crash",
+    "runtime/supervision/test_recorded_journals", "runtime/supervision/test_restarts",
     "runtime/supervision/test_restoring", "runtime/supervision/test_takeover_crash",
-    "runtime/supervision/test_takeover_stores", "runtime/supervision/test_recorded_journals",
-    "runtime/schedules/test_schedules",
+    "runtime/supervision/test_takeover_stores",
 )  # fmt: skip
 """Without the suffix, of ``tests``."""
 
@@ -56,30 +61,71 @@ SEVERAL: Final = (
     "another process on the store may know the agent: nothing is refused, none forgotten"
 )
 
+SENT: Final = (
+    "the run may be another process's by now: its inbox takes the reply, which counts there"
+)
+LONG: Final = "what is attacked is no store; on a server it takes a minute"
+NOT_ENDED: Final = "a prompt that no run asks is not ended for a process that has died"
+IN_MEMORY: Final = "its store is in memory"
+
 ELSEWHERE: Final = {
+    "test_a_backup_has_what_waits": COPIED,
+    "test_a_child_that_its_parent_does_not_know_is_damage": IN_FILE,
+    "test_a_child_waits_for_its_broken_parent_and_tells_it_when_that_is_back": BESIDE,
+    "test_a_child_whose_parent_is_nowhere_goes_on_alone": BESIDE,
     "test_a_content_that_is_gone_is_not_shown_and_the_run_goes_on": BLOBS,
     "test_a_content_that_is_gone_is_said_to_be": BLOBS,
+    "test_a_conversation_rests_though_an_agents_word_waits_for_the_main_agent": IN_MEMORY,
+    "test_a_cron_agent_speaks_to_whom_the_user_spoke_to_last_or_hears_that_nobody_is_there": BESIDE,
     "test_a_cursor_that_an_older_copy_of_the_store_never_had_begins_with_a_gap": COPIES,
-    "test_a_backup_has_what_waits": COPIED,
     "test_a_damaged_conversation_keeps_no_other_from_being_listed": IN_FILE,
     "test_a_damaged_inbox_inherits_and_lends_nothing_and_keeps_no_frame_from_ending": IN_FILE,
     "test_a_damaged_record_of_what_was_lent_is_one_problem": IN_FILE,
     "test_a_deferred_child_is_booted_once_after_a_restart_and_values_stand_nowhere": IN_FILE,
+    "test_a_descriptor_is_written_once": BESIDE,
+    "test_a_folder_from_elsewhere_is_adopted_and_its_user_goes_on": BESIDE,
+    "test_a_folder_that_a_kill_left_behind_the_database_is_made_up_for": BESIDE,
+    "test_a_folder_whose_key_is_taken_waits_until_that_run_is_over": BESIDE,
+    "test_a_frame_that_only_waits_leaves_memory_with_its_mail": IN_MEMORY,
+    "test_a_headless_frames_text_is_its_result_whatever_came_meanwhile": IN_MEMORY,
+    "test_a_key_is_a_text_and_given_once_unless_its_call_came_to_nothing": IN_MEMORY,
     "test_a_message_is_on_record_with_its_contents_or_not_at_all": BLOBS,
     "test_a_name_that_is_too_long_in_bytes_is_refused_and_an_older_one_is_no_damage": BESIDE,
     "test_a_page_is_found_by_an_index_also_in_a_store_of_before": IN_FILE,
+    "test_a_question_that_was_given_up_is_asked_again": IN_MEMORY,
+    "test_a_reply_to_a_prompt_of_a_process_that_died_is_answered_with_what_became_of_it": SENT,
     "test_a_run_s_own_values_survive_and_go_with_its_end": IN_FILE,
+    "test_a_subagent_speaks_to_its_parent": BESIDE,
+    "test_a_word_is_obeyed_by_a_root_that_had_left_memory": IN_MEMORY,
+    "test_adopting_an_older_conversation_makes_it_not_the_most_recent": BESIDE,
     "test_agents_of_a_new_runtime_take_the_place_of_the_last_ones": SEVERAL,
     "test_an_area_of_an_older_version_that_has_both_is_sound": BESIDE,
     "test_an_hour_is_an_hour_whoever_was_there": IN_FILE,
+    "test_an_item_is_refused_or_its_store_stays_in_order": LONG,
+    "test_an_opening_that_names_no_agent_is_the_default_agent_s": BESIDE,
     "test_contents_stand_beside_the_journal": BLOBS,
+    "test_context_is_rebuilt_after_the_latest_reset": BESIDE,
+    "test_each_prompt_ends_once_and_each_accepted_reply_has_one_outcome": NOT_ENDED,
+    "test_first_messages_that_come_at_once_make_one_agent": BESIDE,
     "test_it_is_the_same_over_the_disk": SEVERAL,
     "test_it_outlives_a_restart_and_stands_in_what_people_read": BESIDE,
     "test_no_second_agent_of_a_descriptor_comes_in_from_outside": BESIDE,
+    "test_of_two_folders_with_one_key_the_one_heard_from_last_is_adopted": BESIDE,
+    "test_one_damaged_folder_is_reported_the_others_load_and_a_repair_brings_it_back": BESIDE,
+    "test_schedules_find_their_agents_again_without_the_database": BESIDE,
+    "test_steps_of_one_name_belong_to_one_task_at_a_time": IN_MEMORY,
     "test_stored_keys_and_descriptors_keep_their_meaning": IN_FILE,
     "test_the_agents_folder_shows_the_history_and_brings_it_back": BESIDE,
-    "test_what_is_wrong_with_lent_and_moved_items_is_found": IN_FILE,
+    "test_the_conversation_is_three_frames_deep": IN_MEMORY,
+    "test_the_folders_show_what_was_imported_before_a_runtime_opens": BESIDE,
+    "test_the_four_types_stand_on_disk_in_the_seed_s_shapes": BESIDE,
+    "test_two_steps_of_one_name_at_once_are_refused_where_a_crash_could_swap_them": IN_MEMORY,
     "test_what_is_kept_of_a_conversation_does_not_grow_with_it": BESIDE,
+    "test_what_is_wrong_with_lent_and_moved_items_is_found": IN_FILE,
+    "test_what_stands_for_nobody_has_no_descriptor_and_no_folder": BESIDE,
+    "test_without_the_database_a_child_at_work_goes_on_and_tells_its_parent": BESIDE,
+    "test_without_the_database_a_run_s_time_goes_on": BESIDE,
+    "test_without_the_database_every_agent_is_there_as_it_was": BESIDE,
 }
 """Tests that are not run on a database, and why."""
 
@@ -93,9 +139,12 @@ class SameFile(pytest.File):
     def collect(self) -> Iterator[pytest.Module]:
         for name in FILES:
             path = TESTS / f"{name}.py"
+            if name.startswith("channels/http/test_"):  # The conftest.py there does so, too.
+                sys.path.append(str(path.parent))
             nodeid = f"{self.nodeid}::{path.stem}"
             module = pytest.Module.from_parent(self, path=path, nodeid=nodeid)
             module.add_marker(pytest.mark.long)
+            module.add_marker(pytest.mark.spec("X-01"))
             yield module
 
 
@@ -139,11 +188,16 @@ def _constants(code: Any) -> Iterator[Any]:
             yield each
 
 
-def have_stores_in(server: Server, module: Any, patch: pytest.MonkeyPatch) -> None:
-    """Have ``module``, and what it uses, find a schema where it names a folder."""
+def have_stores_in(server: Server, module: Any, patch: pytest.MonkeyPatch) -> Sequence[str]:
+    """Have ``module``, and what it uses, find a schema where it names a folder.
+
+    Returns what will have been found.
+    """
     made, text_of = addresses.PostgresAddress, _address_in(server)
+    found: list[str] = []
 
     def address(text: str) -> Any:
+        found.append(text)
         return made(text_of(text) if text.startswith("sqlite:") else text)
 
     def store(folder: Any, *, ports: Any = None, **_: Any) -> PostgresStore:
@@ -157,10 +211,11 @@ def have_stores_in(server: Server, module: Any, patch: pytest.MonkeyPatch) -> No
         for name in ("sqlite_store", "SqliteStore"):
             if hasattr(each, name):
                 patch.setattr(each, name, store)
+        if hasattr(each, "left_by_kill"):
+            patch.setattr(each, "left_by_kill", _left_by_kill)
         if hasattr(each, "portion"):  # Which place is tried, SQLite's tests vary.
             patch.setattr(each, "portion", _some)
-    patch.setattr(Lives, "folder", property(lambda lives: lives._place / "store"))
-    patch.setattr(Lives, "copy", lambda lives: lives.store.forget_submitted())
+    return found
 
 
 def _address_in(server: Server) -> Any:
@@ -169,6 +224,12 @@ def _address_in(server: Server) -> Any:
         return server.dsn(f"of_{sha256(str(folder).encode()).hexdigest()[:20]}")
 
     return address
+
+
+def _left_by_kill(store: Any, folder: Path, after: Path) -> Path:
+    """A schema that is gone on with as it is at this moment."""
+    store.forget_submitted()
+    return folder
 
 
 def _some(places: Sequence[Any]) -> Sequence[Any]:

@@ -21,6 +21,8 @@ class PostgresBlobs:
         self._ask = ask
         self.db: PostgresConnection | None = None
         """The reading connection while the store is open."""
+        self.writing: PostgresConnection | None = None
+        """The connection in whose transactions items are accepted."""
 
     async def put(self, root_run_id: str, digest: str, content: bytes) -> None:
         """Keep ``content``, durably when this returns.  Raises ``StoreFailed``."""
@@ -38,6 +40,16 @@ class PostgresBlobs:
             problem = "its content has changed; put it back from a backup (hubbub fsck lists all)"
             raise StoreFailed(place, problem)
         return content
+
+    def size_of(self, root_run_id: str, digest: str) -> int | None:
+        """The size of a content; ``None`` where none is kept.
+
+        Called in the writing thread, in the middle of a group: what waits for a server is there.
+        """
+        assert self.writing is not None
+        select = "SELECT octet_length(content) FROM blob WHERE digest = ?"
+        found = self.writing.execute(select, (digest,)).fetchone()
+        return None if found is None else int(found[0])
 
     def drop(self, root_run_id: str) -> None:
         """Nothing: contents are kept as long as the journal that names them."""

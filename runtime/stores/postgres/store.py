@@ -126,6 +126,7 @@ class PostgresStore(PostgresReads):
         )
         self._lease.offer = self._share.offered
         self._tail = Tail(tail_db, self._lease)
+        self.blobs.db, self.blobs.writing = self._reader_db, writer_db
         try:
             self._writing, self._reading, tailing = (self._make_worker() for _ in range(3))
             self._hearing = Hearing(self, self._share, self._tail, self._lease, clock, tailing)
@@ -143,7 +144,6 @@ class PostgresStore(PostgresReads):
             await self._end()
             raise
         self._is_open = True
-        self.blobs.db = self._reader_db
 
     async def _begin(self) -> None:
         await super()._begin()

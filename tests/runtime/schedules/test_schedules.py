@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.agents import Observer, heard, model_agent
 from support.crash_journal import CrashJournal
-from support.profiles import examples
+from support.profiles import examples, portion
 
 from hubbub import (
     AgentDefinition,
@@ -482,7 +482,7 @@ async def test_leaving_while_ticks_are_caught_up_is_no_failure_of_a_schedule(
     events, seen = 0, 0
     while seen >= events:
         events += 1
-        for steps in range(3):
+        for steps in portion(range(3)):
             store = stores[kept](f"{events}-{steps}")
             seen = await leave_after(events, steps, store, virtual_ports())
             assert not [x for x in caplog.records if x.levelname == "ERROR"], (events, steps)

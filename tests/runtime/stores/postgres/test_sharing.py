@@ -28,7 +28,7 @@ class Schema:
         return PostgresStore(self.address, is_worker=is_worker, ttl=self.ttl)
 
 
-@pytest.mark.spec("X-02", "X-05")
+@pytest.mark.spec("X-01", "X-02", "X-05")
 @pytest.mark.parametrize(
     "check", SHARING_CHECKS + PLACEMENT_CHECKS, ids=lambda check: check.__name__
 )
