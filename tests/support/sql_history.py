@@ -4,13 +4,13 @@
 what was acknowledged, of what each subscriber saw, and of what the tools did to the world.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-from msgspec import Struct, field
 from torture.audit import (
+    Run,
     doubled_items,
     inbox_problems,
     lane_problems,
@@ -20,29 +20,14 @@ from torture.audit import (
     twice,
     unfinished,
 )
+from torture.heard import HeardEvent
 
-from hubbub.hub.events import ScheduleFire, SessionMessage, SessionOpen, SessionTaken
+from hubbub.hub.events import ScheduleFire
 from hubbub.hub.events.codec import decode_event
+from support.postgres import SchemaRecord
+from support.promises import Said, promise_problems
 
-__all__ = ["Heard", "Said", "history_problems", "watch_owners"]
-
-Heard: TypeAlias = tuple[str, str, int]
-"""The run, the lane and the number of an event that a subscriber has seen."""
-
-
-class Said(Struct):
-    """What processes were told is so, and what they did."""
-
-    opened: set[str] = field(default_factory=set)
-    """Runs."""
-    accepted: set[tuple[str, str]] = field(default_factory=set)
-    """Messages: the run and the key."""
-    finished: dict[str, str] = field(default_factory=dict)
-    """How runs have ended."""
-    effects: Counter[str] = field(default_factory=Counter)
-    """How often each thing was done that must not be done twice."""
-    heard: dict[str, list[Heard]] = field(default_factory=dict)
-    """What subscribers saw, in their order."""
+__all__ = ["history_problems", "watch_owners"]
 
 
 def watch_owners(db: Any) -> None:
@@ -61,17 +46,16 @@ def history_problems(
     runs = read_runs(db)
     problems = [*lane_problems(db), *_head_problems(db)]
     problems += _owner_problems(db)
-    problems += _lost(runs, said)
+    problems += promise_problems(runs, said, is_quiet=is_quiet) + _secrets(db, runs, said)
     problems += doubled_items(runs) + inbox_problems(runs)
-    problems += _taken_twice(runs) + result_problems(runs)
-    problems += twice(_fires(db), "tick")
+    problems += result_problems(runs)
+    problems += _fires(db, runs)
     for run in runs.values():
         problems += life_problems(run)
-    problems += [f"effect {x}: {count} times" for x, count in said.effects.items() if count > 1]
     problems += _unlike(db, said.heard, complete)
     if is_quiet:
         problems += [problem for run in runs.values() for problem in unfinished(run)]
-        problems += _ready(db)
+        problems += _ready(db) + _below_terminated(db, said)
     return problems
 
 
@@ -120,46 +104,39 @@ def _last_epoch(changes: list[tuple[int, int, int]], change: tuple[int, int, int
     return before[-1] if before else 0
 
 
-# ── what was said ────────────────────────────────────────────────────────────────────────────────
+# ── what the store has beside runs ───────────────────────────────────────────────────────────────
 
 
-def _lost(runs: Mapping[str, Any], said: Said) -> list[str]:
-    problems = [f"lost: run {run_id}" for run_id in said.opened if run_id not in runs]
-    for run_id, key in said.accepted:
-        there = [x for x in runs[run_id].inbox if _key(x) == key] if run_id in runs else []
-        if len(there) != 1:
-            problems.append(f"lost: message {key} of {run_id}, {len(there)} times there")
-    for run_id, outcome in said.finished.items():
-        ends = [x.outcome for x in runs[run_id].own if x.type == "agent:complete"]
-        if ends != [outcome]:
-            problems.append(f"lost: the end of {run_id}, {outcome}: {ends}")
-    return problems
-
-
-def _taken_twice(runs: Mapping[str, Any]) -> list[str]:
-    keys = [
-        (item.run_id, key)
-        for run in runs.values() for x in run.own if isinstance(x, SessionTaken)
-        for item in x.items if (key := _key(item))
-    ]  # fmt: skip
-    return twice(keys, "taken")
-
-
-def _key(item: Any) -> str:
-    said = item.message if isinstance(item, SessionOpen) else item
-    return said.key if isinstance(said, SessionMessage) else ""
-
-
-def _fires(db: Any) -> list[tuple[str, int]]:
+def _fires(db: Any, runs: Mapping[str, Run]) -> list[str]:
+    """Ticks that came twice, or of which nothing came."""
     found = db.execute("SELECT body FROM event WHERE lane = 'hub' AND type = 'schedule:fire'")
     events = [decode_event(body) for (body,) in found]
-    return [(x.schedule, x.tick) for x in events if isinstance(x, ScheduleFire)]
+    fires = [x for x in events if isinstance(x, ScheduleFire)]
+    problems = twice([(x.schedule, x.tick) for x in fires], "tick")
+    return problems + [f"lost: tick {x.tick}" for x in fires if x.run_id not in runs]
+
+
+def _secrets(db: Any, runs: Mapping[str, Run], said: Said) -> list[str]:
+    kept = {x.replace(" ", "_") for x in SchemaRecord(db).secrets()} if said.secrets else set()
+    return [
+        f"lost: a secret of {run_id}"
+        for run_id, value in said.secrets
+        if run_id in runs and runs[run_id].status != "ended" and value not in kept
+    ]
+
+
+def _below_terminated(db: Any, said: Said) -> list[str]:
+    live = db.execute("SELECT run_id, root_run_id FROM run WHERE status <> 'ended'").fetchall()
+    return [f"{run} goes on below {root}, terminated" for run, root in live
+            if root in said.terminated]  # fmt: skip
 
 
 # ── what was seen ────────────────────────────────────────────────────────────────────────────────
 
 
-def _unlike(db: Any, heard: Mapping[str, Sequence[Heard]], complete: Sequence[str]) -> list[str]:
+def _unlike(
+    db: Any, heard: Mapping[str, Sequence[HeardEvent]], complete: Sequence[str]
+) -> list[str]:
     """Subscribers who saw anything else than the store's order, from some point on."""
     if not heard:
         return []

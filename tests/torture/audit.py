@@ -19,6 +19,7 @@ from hubbub.runtime.stores.sqlite.schema import connect_read_only
 __all__ = [
     "Audit",
     "Record",
+    "Run",
     "doubled_items",
     "inbox_problems",
     "lane_problems",
@@ -50,7 +51,7 @@ def lane_problems(db: Any) -> list[str]:
     return problems
 
 
-class _Run:
+class Run:
     """One run as the store has it."""
 
     def __init__(self, run_id: str, agent: str, status: str) -> None:
@@ -140,7 +141,7 @@ class Audit:
 
     # ── what was acknowledged is there ───────────────────────────────────────────────────────
 
-    def _lost(self, runs: dict[str, _Run], secrets: set[str]) -> list[str]:
+    def _lost(self, runs: dict[str, Run], secrets: set[str]) -> list[str]:
         said = self._acknowledged
         problems = []
         for run_id, *_ in [*said["started"], *said["employed"], *said["accepted"]]:
@@ -170,7 +171,7 @@ class Audit:
 
     # ── nothing happens twice ────────────────────────────────────────────────────────────────
 
-    def _doubled(self, runs: dict[str, _Run]) -> list[str]:
+    def _doubled(self, runs: dict[str, Run]) -> list[str]:
         problems = [f"{key} of {run_id}" for run_id, key, status in self._acknowledged["again"]
                     if status != "duplicate"]  # fmt: skip
         problems += doubled_items(runs)
@@ -190,7 +191,7 @@ class Audit:
         lines = path.read_text().splitlines() if path.exists() else []
         return Counter((what, name) for what, _, name in (x.partition(" ") for x in lines))
 
-    def _calls_twice(self, run: _Run, effects: Counter[tuple[str, str]]) -> list[str]:
+    def _calls_twice(self, run: Run, effects: Counter[tuple[str, str]]) -> list[str]:
         done = [x for x in run.own if isinstance(x, e.AgentToolComplete)]
         problems = twice([(x.step, x.index) for x in done], f"result in {run.run_id}")
         unknown = sum(x.output == LOST for x in done)
@@ -214,7 +215,7 @@ class Audit:
         return problems
 
 
-def life_problems(run: _Run) -> list[str]:
+def life_problems(run: Run) -> list[str]:
     """More lives of a run than one."""
     problems = []
     types = [x.type for x in run.own if x.type.startswith("agent:")]
@@ -229,19 +230,19 @@ def life_problems(run: _Run) -> list[str]:
     return problems
 
 
-def inbox_problems(runs: dict[str, _Run]) -> list[str]:
+def inbox_problems(runs: dict[str, Run]) -> list[str]:
     """Items of runs that go on which nobody has."""
     taken, waiting = _taken(runs), _waiting(runs)
     came = [(x.run_id, x.seq) for r in runs.values() if r.status != "ended" for x in r.inbox]
     return [f"item {x} neither waits nor was taken" for x in {*came} - {*taken} - {*waiting}]
 
 
-def doubled_items(runs: dict[str, _Run]) -> list[str]:
+def doubled_items(runs: dict[str, Run]) -> list[str]:
     """Items that two have taken, or that wait all the same."""
     return twice([*_taken(runs), *_waiting(runs)], "item")
 
 
-def _taken(runs: dict[str, _Run]) -> list[tuple[str, int]]:
+def _taken(runs: dict[str, Run]) -> list[tuple[str, int]]:
     """By run and number: a takeover frame takes items of the conversation's, too."""
     return [
         (i.run_id, i.seq)
@@ -250,17 +251,17 @@ def _taken(runs: dict[str, _Run]) -> list[tuple[str, int]]:
     ]  # fmt: skip
 
 
-def _waiting(runs: dict[str, _Run]) -> list[tuple[str, int]]:
+def _waiting(runs: dict[str, Run]) -> list[tuple[str, int]]:
     return [(run.run_id, seq) for run in runs.values() for seq in run.waiting]
 
 
-def read_runs(db: Any) -> dict[str, _Run]:
+def read_runs(db: Any) -> dict[str, Run]:
     """Every run of a store."""
-    numbers: dict[int, _Run] = {}
+    numbers: dict[int, Run] = {}
     for number, run_id, agent, status in db.execute(
         "SELECT number, run_id, agent, status FROM run"
     ):
-        numbers[number] = _Run(run_id, agent, status)
+        numbers[number] = Run(run_id, agent, status)
     select = "SELECT run, lane, body FROM event WHERE lane <> 'hub' ORDER BY position"
     for number, lane, body in db.execute(select):
         run = numbers[number]
@@ -274,27 +275,37 @@ def _hub(db: Any) -> list[Event]:
     return [decode_event(b) for (b,) in db.execute("SELECT body FROM event WHERE lane = 'hub'")]
 
 
-def result_problems(runs: dict[str, _Run]) -> list[str]:
-    """Every session of a child that reports has one result in its parent's inbox."""
+def result_problems(runs: dict[str, Run]) -> list[str]:
+    """Every session of a child that reports has one result in its parent's inbox, if that has not
+    ended before; a frame, which converses for as many sessions as it takes, has one at its end."""
+    results = [x for run in runs.values() for x in run.inbox if isinstance(x, e.SessionResult)]
+    openings = [x for run in runs.values() for x in run.inbox if isinstance(x, e.SessionOpen)]
+    frames = {x.run_id for x in openings if x.frame}
+    reports = {x.run_id for x in openings if x.reports} - frames
     told = Counter(
-        (x.child_run_id, x.session)
-        for run in runs.values() for x in run.inbox
-        if isinstance(x, e.SessionResult) and x.session
-    )  # fmt: skip
-    reports = {
-        run.run_id
-        for run in runs.values() for x in run.inbox if isinstance(x, e.SessionOpen) and x.reports
-    }  # fmt: skip
+        (x.child_run_id, x.session) for x in results if x.session and x.child_run_id not in frames
+    )
     ended = {
         (run.run_id, x.session)
         for run in runs.values() for x in run.own
         if isinstance(x, e.SessionEnd) and run.run_id in reports
     }  # fmt: skip
-    problems = [f"result {key}: told {told[key]} times" for key in ended if told[key] != 1]
-    return problems + [f"result {key} of no session" for key in told.keys() - ended]
+    orphans = {x.run_id for x in openings if x.parent_run_id in runs
+               and runs[x.parent_run_id].status == "ended"}  # fmt: skip
+    problems = [
+        f"result {key}: told {told[key]} times" for key in ended
+        if told[key] != 1 and (told[key] or key[0] not in orphans)
+    ]  # fmt: skip
+    problems += [f"result {key} of no session" for key in told.keys() - ended]
+    of_frames = Counter(x.child_run_id for x in results if x.child_run_id in frames)
+    due = {run_id for run_id in frames if runs[run_id].status == "ended"}
+    return problems + [
+        f"result of frame {run_id}: told {of_frames[run_id]} times" for run_id in frames
+        if of_frames[run_id] != (run_id in due) and (of_frames[run_id] or run_id not in orphans)
+    ]  # fmt: skip
 
 
-def unfinished(run: _Run) -> list[str]:
+def unfinished(run: Run) -> list[str]:
     """What a run that was left alone has not brought to an end."""
     if run.waiting:
         return [f"{run.run_id} ({run.agent}) is {run.status} and has {len(run.waiting)} waiting"]
@@ -307,7 +318,7 @@ def unfinished(run: _Run) -> list[str]:
     return []
 
 
-def _gave_up(run: _Run) -> bool:
+def _gave_up(run: Run) -> bool:
     return any(isinstance(x, e.AgentFailed | e.SessionEnd) and not getattr(x, "success", False)
                for x in run.own)  # fmt: skip
 

@@ -52,6 +52,8 @@ class Cast:
         self.schema = f"nemesis_{seed}"
         self._count = workers
         self._lives = 0
+        self.channels: list[MemberProcess] = []
+        """One after another."""
         self.workers: list[MemberProcess] = []
         self.dead: list[MemberProcess] = []
         self.ends: list[tuple[str, float]] = []
@@ -67,21 +69,27 @@ class Cast:
         make_schema(db, "nemesis")
         watch_owners(db)
         db.close()
-        self.channel = self._start("channel", "channel")
+        self.start_channel()
         for _ in range(self._count):
             self.start_worker()
-        for each in self.everybody:
-            each.wait_for("open", TO_OPEN)
         self.go_on()
 
     def end(self) -> None:
         """Leave no process behind."""
-        for each in (*self.workers, *self.dead, *filter(None, [vars(self).get("channel")])):
+        for each in (*self.workers, *self.dead, *self.channels):
             each.kill()
+
+    @property
+    def channel(self) -> MemberProcess:
+        return self.channels[-1]
 
     @property
     def everybody(self) -> tuple[MemberProcess, ...]:
         return (self.channel, *self.workers)
+
+    def start_channel(self) -> None:
+        """The next one, which listens from where the last one had come to."""
+        self.channels.append(self._start(f"channel{self._lives}", "channel"))
 
     def start_worker(self, *, ticks: bool = True) -> None:
         """Some of them have groups that fail, and some a clock that is an hour off."""
@@ -98,7 +106,8 @@ class Cast:
         number, self._lives = self._lives, self._lives + 1
         process.start(
             primary.dsn_at(process.proxy.port, schema=self.schema) + CONNECTING, role=role,
-            loop=LOOPS[(self.seed + number) % 2], seed=self.seed, ttl=self.ttl, **options,
+            loop=LOOPS[(self.seed + number) % 2], seed=self.seed, ttl=self.ttl, life=number,
+            **options,
         )  # fmt: skip
         return process
 
@@ -123,6 +132,11 @@ class Cast:
         db.connect()
         return db
 
+    def said(self, what: str) -> list[list[str]]:
+        """What all of them have said of one kind."""
+        everybody = (*self.channels, *self.workers, *self.dead)
+        return [words for each in everybody for words in each.lines(what)]
+
     # ── how it is ────────────────────────────────────────────────────────────────────────────
 
     def busiest(self) -> MemberProcess:
@@ -137,7 +151,7 @@ class Cast:
 
     def go_on(self) -> None:
         """Return when messages are accepted again, and everybody has renewed its lease."""
-        for each in self.workers:
+        for each in self.everybody:
             each.wait_for("open", TO_OPEN)
         count, at, until = self._accepted(), time(), monotonic() + TO_GO_ON
         while waiting := self._waiting(count, at):

@@ -23,6 +23,12 @@ def kill(cast: Cast) -> None:
     cast.start_worker()
 
 
+def hang_up(cast: Cast) -> None:
+    """By ``kill -9``, the channel; its users come back by another one."""
+    cast.channel.kill()
+    cast.start_channel()
+
+
 def pause(cast: Cast) -> None:
     """Stop a process for longer than its lease; the channel, too."""
     victim = cast.channel if cast.draw.random() < 0.25 else cast.busiest()
@@ -120,10 +126,10 @@ def failover(cast: Cast) -> None:
 
 
 FAULTS: Final[dict[str, Fault]] = {
-    "kill": kill, "pause": pause, "leave": leave, "end": end, "cut": cut,
+    "kill": kill, "hang_up": hang_up, "pause": pause, "leave": leave, "end": end, "cut": cut,
     "unanswered": unanswered, "refuse": refuse, "slow": slow, "restart": restart,
     "freeze": freeze, "failover": failover,
 }  # fmt: skip
 
-HARMLESS: Final = ("kill", "pause", "leave")
+HARMLESS: Final = ("kill", "hang_up", "pause", "leave")
 """What lets others take over meanwhile: the network and the server are as ever."""

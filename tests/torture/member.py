@@ -2,10 +2,11 @@
 
     python tests/torture/member.py FOLDER NAME --store postgresql://… --role channel --seed 3
 
-A worker drives runs until it is ended; in order by SIGTERM.  A channel converses, answers prompts
-and listens to everything, until there is a file ``stop`` in FOLDER; then it waits until all is done
-that was begun, and says ``quiet``.  What each is told is so, it says at the end of ``said-NAME``,
-line by line, after the awaiting of it has returned and not before.
+A worker drives runs until it is ended; in order by SIGTERM.  A channel carries what ``Users`` say,
+and listens to everything from where another one has come to, until there is a file ``stop`` in
+FOLDER; then it waits until all is done that was begun, and says ``quiet``.  What each is told is
+so, it says at the end of ``said-NAME``, line by line, after the awaiting of it has returned and not
+before.
 """
 
 import argparse
@@ -15,7 +16,6 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter
 
 import anyio
 
@@ -23,24 +23,21 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support.postgres_faults import INJECTED, Moment, faulty_connection, inject
 
-from hubbub import Event, Message, Runtime
+from hubbub import Runtime
 from hubbub.hub.events import SessionPrompt
 from hubbub.hub.ports import Ports, SystemClock
 from hubbub.runtime.schedules.schedules import Cron
 from hubbub.runtime.stores.postgres import store as store_module
 from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
 from hubbub.runtime.stores.postgres.store import PostgresStore
-from torture.workload import APPROVED, ORDERS, SCHEDULED, TICKED, Effects, agents
+from torture.heard import Heard
+from torture.users import Users
+from torture.workload import SCHEDULED, TICKED, Effects, agents
 
 __all__ = ["main"]
 
-APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-CONVERSATIONS = 20
-ORDERED = (*ORDERS, "risky", APPROVED)
 SILENCE = 1.5
 """Seconds after which a silent server is taken to be gone."""
-PAUSE = 0.4
-"""Seconds between two messages of a conversation, at most."""
 
 
 class LateClock(SystemClock):
@@ -90,7 +87,7 @@ class Member:
         ticks = Cron("tick", "* * * * * *", SCHEDULED, f"safe#{TICKED}", misfire="latest")
         with anyio.open_signal_receiver(signal.SIGTERM) as signals:
             async with Runtime(
-                agents(self._effects, lambda *_: None), store=self.store(), role="worker",
+                agents(self._effects, self.tell), store=self.store(), role="worker",
                 schedules=(ticks,) if self.options.ticks else (),
             ) as runtime:  # fmt: skip
                 self.tell("open")
@@ -109,79 +106,42 @@ class Member:
     # ── a channel ────────────────────────────────────────────────────────────────────────────
 
     async def carry(self) -> None:
-        heard = os.open(self.options.folder / f"heard-{self.options.name}", APPENDING)
-
-        def hear(event: Event) -> None:
-            if event.lane:
-                os.write(heard, f"{event.run_id or '-'} {event.lane} {event.seq}\n".encode())
-            if isinstance(event, SessionPrompt) and event.kind == "approval":
-                group.start_soon(self._approve, runtime, event.prompt_id)
-
+        heard = Heard(self.options.folder / "heard")
         async with (
             Runtime(store=self.store(), role="channel") as runtime,
             anyio.create_task_group() as group,
         ):
-            runtime.hub.subscribe("*", hear)
+            users = Users(runtime, self.tell, seed=self.options.seed, life=self.options.life)
+            group.start_soon(self._listen, runtime, heard, users)
             self.tell("open")
             async with anyio.create_task_group() as talkers:
                 talkers.start_soon(self._until_failed, runtime)
-                for number in range(CONVERSATIONS):
-                    draw = random.Random(self.options.seed * 1000 + number)
-                    talkers.start_soon(self._converse, runtime, number, draw)
+                talkers.start_soon(users.talk)
+                await users.answer_open()
                 while not self._stop.exists():  # noqa: ASYNC110
                     await anyio.sleep(0.05)
                 talkers.cancel_scope.cancel()
-            await _until_quiet(runtime)
+            await users.rest()
+            await self._hear_out(runtime, heard)
             self.tell("quiet")
             group.cancel_scope.cancel()
 
-    async def _approve(self, runtime: Runtime, prompt_id: str) -> None:
-        receipt = await runtime.hub.approve(prompt_id)
-        self.tell("approved", prompt_id, receipt.status)
+    async def _listen(self, runtime: Runtime, heard: Heard, users: Users) -> None:
+        """Hear everything, from where the channel before this one had come."""
+        async with (
+            runtime.hub.subscribe("*", after=heard.cursor, lossless=True) as events,
+            anyio.create_task_group() as group,
+        ):
+            async for event in events:
+                if event.lane:
+                    heard.note(event, runtime.hub.cursor(event))
+                if isinstance(event, SessionPrompt):
+                    group.start_soon(users.answer, *users.answer_to(event))
 
-    async def _converse(self, runtime: Runtime, user: int, draw: random.Random) -> None:
-        """One user: orders, each with a key, some of them sent again."""
-        number, life = 0, 0
-        while True:
-            life += 1
-            opened = await runtime.hub.open("lead", session_key=f"user{user}x{life}")
-            if not opened.accepted:
-                self.tell("refused", opened.reason)
-                return
-            self.tell("opened", opened.run_id)
-            for _ in range(draw.randint(5, 20)):
-                number += 1
-                name = f"u{user}m{number}"
-                whats = draw.sample(ORDERED, draw.randint(1, 2))
-                orders = " ".join(f"{what}#{name}o{at}" for at, what in enumerate(whats))
-                await self._send(runtime, opened.run_id, Message(orders, key=name), draw)
-                if draw.random() < 0.5:
-                    with anyio.move_on_after(20):
-                        await runtime.result(opened.run_id)
-                await anyio.sleep(draw.random() * PAUSE)
-
-    async def _send(
-        self, runtime: Runtime, run_id: str, message: Message, draw: random.Random
-    ) -> None:
-        start = perf_counter()
-        receipt = await runtime.hub.send_to_run(run_id, message)
-        if not receipt.accepted:
-            self.tell("refused", run_id, receipt.reason)
-            return
-        self.tell("accepted", run_id, message.key, round(1000 * (perf_counter() - start), 2))
-        if draw.random() < 0.2:
-            again = await runtime.hub.send_to_run(run_id, message)
-            self.tell("again", run_id, message.key, again.status)
-
-
-async def _until_quiet(runtime: Runtime) -> None:
-    journal = runtime.hub.journal
-    while True:
-        await journal.flush()
-        infos = await journal.runs()
-        if all(x.status == "ended" or (x.status == "parked" and not x.waiting) for x in infos):
-            return
-        await anyio.sleep(0.1)
+    async def _hear_out(self, runtime: Runtime, heard: Heard) -> None:
+        """Return when what is to be heard was heard."""
+        while await runtime.hub.read(after=heard.cursor, limit=1):  # noqa: ASYNC110
+            await anyio.sleep(0.05)
 
 
 def _injecting(draw: random.Random, share: float) -> Callable[[Moment, PostgresConnection], None]:
@@ -204,6 +164,7 @@ def main() -> None:
     parser.add_argument("--loop", choices=("asyncio", "trio"), default="asyncio")
     parser.add_argument("--ttl", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--life", type=int, default=0, help="which process of the story it is")
     parser.add_argument("--ticks", action="store_true", help="fire the schedule")
     parser.add_argument("--inject", type=float, default=0.0, help="share of groups that fail")
     parser.add_argument("--late", type=float, default=0.0, help="seconds its clock is late")

@@ -5,10 +5,12 @@ from pathlib import Path
 from time import time
 from typing import Any, Final
 
-from support.sql_history import Heard, Said, history_problems
+from support.promises import Said
+from support.sql_history import history_problems
 
 from torture.cast import TO_GO_ON, Cast, ServerPair
 from torture.faults import FAULTS, HARMLESS
+from torture.heard import read_heard
 from torture.killing import Problems
 from torture.story_count import StoryCount
 from torture.take_overs import Disturbance, TakeOvers
@@ -76,7 +78,7 @@ class Story:
             problems = history_problems(db, said, is_quiet=True, complete=("channel",))
             problems += [
                 f"doubled: {key} of {run_id} was {status}"
-                for run_id, key, status in cast.channel.lines("again") if status != "duplicate"
+                for run_id, key, status in cast.said("again") if status != "duplicate"
             ]  # fmt: skip
             problems += self._late(db)
             if problems:
@@ -104,24 +106,27 @@ class Story:
                 file.writelines("\t".join(map(str, row)) + "\n" for row in db.execute(select))
 
     def _said(self) -> Said:
-        folder, lines = self._cast.folder, self._cast.channel.lines
+        folder, lines = self._cast.folder, self._cast.said
         accepted = lines("accepted")
-        self.count.acknowledged = len(accepted)
-        self.count.answers = [float(ms) for _, _, ms in accepted]
-        heard = [_heard(x) for x in (folder / "heard-channel").read_text().splitlines()]
+        self.count.acknowledged = len(accepted) + sum(
+            len(lines(what)) for what in ("replied", "interrupted", "terminated", "step")
+        )
+        self.count.answers = [float(ms) for *_, ms in accepted if float(ms)]
+        heard = read_heard(folder / "heard")
         self.count.seen = len(heard)
         effects = (folder / "effects.log").read_text().splitlines()
         return Said(
             opened={run_id for (run_id,) in lines("opened")},
             accepted={(run_id, key) for run_id, key, _ in accepted},
+            replied=[(run_id, prompt_id, text) for run_id, prompt_id, text in lines("replied")],
+            interrupted={(run_id, reason) for run_id, reason in lines("interrupted")},
+            terminated={run_id for (run_id,) in lines("terminated")},
+            finished={run_id: said[0] for run_id, *said in lines("finished")},
+            steps={(run_id, step, value) for run_id, step, value in lines("step")},
+            secrets={(run_id, value) for run_id, value in lines("secret")},
             effects=Counter(line for line in effects if line.startswith("risky ")),
             heard={"channel": heard},
         )
-
-
-def _heard(line: str) -> Heard:
-    run_id, lane, seq = line.split()
-    return ("" if run_id == "-" else run_id, lane, int(seq))
 
 
 _KEPT: Final = {

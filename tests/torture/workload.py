@@ -15,14 +15,28 @@ from typing import Any
 import anyio
 from support.families import child, config, parent
 
-from hubbub import AgentDefinition, FunctionModel, ModelRequest, RunContext, RunState, tool
+from hubbub import (
+    Agent,
+    AgentDefinition,
+    FunctionModel,
+    ModelRequest,
+    RunContext,
+    RunState,
+    VariableDefinition,
+    tool,
+)
 from hubbub.agents.model import AssistantMessage, UserMessage
 from hubbub.runtime.models.scripted import call
 
-__all__ = ["APPROVED", "ORDERS", "SCHEDULED", "SECRET", "TICKED", "Effects", "agents"]
+__all__ = [
+    "GUIDE", "ORDERS", "SCHEDULED", "SECRET", "TICKED", "WITH_USERS", "Effects", "agents",
+    "secret_of",
+]  # fmt: skip
 
-APPROVED = "approved"
-"""An order beside ``ORDERS`` that somebody has to approve."""
+GUIDE = "guide"
+WITH_USERS = ("approved", "asked", "sealed", GUIDE)
+"""Orders beside ``ORDERS`` in which users have a part: somebody has to approve or to answer a
+question, has given a secret, or converses with another agent that takes the conversation over."""
 
 ORDERS = ("risky", "safe", "file", "value", "waiter", "stayer", "goer", "roamer")
 """The last four are children: waited for or not, gone when they are done or not."""
@@ -32,7 +46,14 @@ SCHEDULED = "ticker"
 TICKED = "tick"
 """What the schedule has its agent do, safely."""
 
-_ORDER = re.compile(rf"\b({'|'.join((*ORDERS, APPROVED))})#(\w+)")
+_ORDER = re.compile(rf"\b({'|'.join((*ORDERS, *WITH_USERS))})#(\w+)")
+
+
+def secret_of(name: str) -> str:
+    """What the user knows whose orders have such names: their first letters and digits."""
+    user = re.match(r"[a-z]+[0-9]+", name)
+    assert user is not None
+    return f"secret_of_{user[0]}"
 
 
 class Effects:
@@ -90,6 +111,16 @@ def agents(effects: Effects, tell: Callable[..., None]) -> list[AgentDefinition]
         await state.kv.set(name, name)
         return f"kept {name}"
 
+    @tool(idempotent=True)
+    async def asked(name: str, state: RunState) -> str:
+        """Has somebody say something."""
+        return f"heard {await state.ask(name)}"
+
+    @tool(idempotent=True, variables=[VariableDefinition(name=SECRET)])
+    async def sealed(name: str, state: RunState) -> str:
+        """Knows the secret that its run was given."""
+        return f"{'knows' if state.env.get(SECRET) == secret_of(name) else 'lacks'} {name}"
+
     async def clerk(input: Any, ctx: RunContext) -> Any:
         ctx.set_env(SECRET, f"secret of {ctx.run_id}")
         done = []
@@ -111,13 +142,14 @@ def agents(effects: Effects, tell: Callable[..., None]) -> list[AgentDefinition]
 
     return [
         parent(
-            FunctionModel(_lead, latency=0.004), risky, safe, file, value, approved,
+            FunctionModel(_lead, latency=0.004), risky, safe, file, value, approved, asked, sealed,
             config("waiter"), config("goer", blocking=False),
             config("stayer", stays=True, max_instances=50),
             config("roamer", blocking=False, stays=True, max_instances=50),
-            name="lead",
+            name="lead", agents=(GUIDE,),
         ),
         *map(helper, ORDERS[4:]),
+        Agent(GUIDE, "You guide.", model=FunctionModel(_guide, latency=0.004), expose_as_tool=True),
         AgentDefinition(name="clerk", execute=clerk, on_restart="resume"),
         parent(FunctionModel(_lead, latency=0.002), safe, name=SCHEDULED),
     ]  # fmt: skip
@@ -137,6 +169,8 @@ def _lead(request: ModelRequest) -> Any:
             if what in ("stayer", "roamer"):
                 message = {"message": name}
                 return call("subagent_create", agent=what, name=name, arguments=message)
+            if what == GUIDE:
+                return call("use_agent", name=GUIDE, message=name)
             return call(what, **{"message" if what in ORDERS[4:] else "name": name})
     return " ".join(["done", *(name for _, name in orders)])
 
@@ -147,6 +181,12 @@ def _work(request: ModelRequest) -> Any:
     if not any(_name_in(c.arguments) == f"{name}c" for c in _calls(request)):
         return call("safe", name=f"{name}c")
     return call("finish", result=f"finished {name}")
+
+
+def _guide(request: ModelRequest) -> Any:
+    """Wants to know one thing more of the user, whatever that is."""
+    name, *more = _heard(request)
+    return call("complete", result=f"finished {name}") if more else f"{name}?"
 
 
 def _calls(request: ModelRequest) -> Iterable[Any]:
@@ -160,4 +200,4 @@ def _heard(request: ModelRequest) -> list[str]:
 def _name_in(arguments: str) -> str:
     given = json.loads(arguments)
     given = given.get("arguments", given)
-    return str(given.get("name", given.get("message", "")))
+    return str(given.get("message", given.get("name", "")))

@@ -2,17 +2,19 @@
 
 import zlib
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
 import pytest
 from support.postgres import SECRETS_KEY, Server
-from support.sql_history import Said, history_problems, watch_owners
-from torture.workload import Effects, agents
+from support.promises import Said
+from support.sql_history import history_problems, watch_owners
+from torture.workload import SECRET, Effects, agents, secret_of
 
 from hubbub import Message, Runtime
-from hubbub.hub.events import Event
+from hubbub.hub.events import Event, SessionPrompt
 from hubbub.runtime.schedules.schedules import Cron
 from hubbub.runtime.stores.postgres.server.address import PostgresAddress
 from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
@@ -49,6 +51,7 @@ async def live(address: str, folder: Path, said: Said) -> None:
             assert (await runtime.hub.send_to_run(run.run_id, message)).accepted
             said.accepted.add((run.run_id, message.key))
             await run.result()
+        await converse(runtime, said)
         clerk = await runtime.start("clerk", "c")
         said.finished[clerk.run_id] = (await clerk.finished()).outcome
         await ticked.wait()
@@ -57,6 +60,32 @@ async def live(address: str, folder: Path, said: Said) -> None:
         await journal.flush()
     lines = (folder / "effects.log").read_text().split("\n")
     said.effects.update(x for x in lines if x.startswith("risky"))
+
+
+async def converse(runtime: Runtime, said: Said) -> None:
+    """What users have a part in: answers, of which one denies; a frame; two kinds of endings."""
+    hub, answers = runtime.hub, ["approve", "deny", "blue"]
+
+    def answer(prompt: Event) -> None:
+        assert isinstance(prompt, SessionPrompt)
+        text = answers.pop(0)
+        hub.reply(prompt.prompt_id, text)
+        said.replied.append((prompt.run_id, prompt.prompt_id, text))
+
+    hub.subscribe(SessionPrompt, answer)
+    run = await runtime.start("lead", session_key="u1", env={SECRET: secret_of("u1")})
+    said.secrets.add((run.run_id, secret_of("u1")))
+    for orders in (
+        "approved#u1a", "approved#u1b", "asked#u1c sealed#u1d", "guide#u1e", "No more.", "safe#u1f",
+    ):  # fmt: skip
+        await run.ask(orders)
+    assert (await hub.interrupt(run.run_id, "impatience")).accepted
+    said.interrupted.add((run.run_id, "impatience"))
+    other = await runtime.start("lead", "stayer#u2a")
+    await other.result()
+    assert (await hub.terminate(other.run_id)).accepted
+    said.terminated.add(other.run_id)
+    await other.finished()
 
 
 def connected(address: str) -> PostgresConnection:
@@ -80,12 +109,8 @@ def history(lived: tuple[Server, Said]) -> Iterator[tuple[PostgresConnection, Sa
     server, said = lived
     db = connected(server.dsn(SCHEMA))
     db.execute("BEGIN")
-    heard = {name: list(seen) for name, seen in said.heard.items()}
     try:
-        yield (
-            db,
-            Said({*said.opened}, {*said.accepted}, {**said.finished}, said.effects.copy(), heard),
-        )
+        yield db, deepcopy(said)
     finally:
         db.roll_back()
         db.close()
@@ -169,6 +194,52 @@ PLANTED: Final[dict[str, tuple[Callable[[Any, Said], None], str]]] = {
         said_also(lambda said: said.finished.update(dict.fromkeys(said.finished, "failed"))),
         "lost: the end",
     ),
+    "a reply that was accepted is gone": (
+        said_also(lambda said: said.replied.append((said.replied[0][0], "other", "blue"))),
+        "lost: reply 'blue' to other",
+    ),
+    "two replies to one prompt were accepted": (
+        said_also(lambda said: said.replied.append((*said.replied[0][:2], "deny"))), "reply: ",
+    ),
+    "a reply was taken twice": (doubled("session:taken", "AND body LIKE '%blue%'"), "reply taken"),
+    "a tool heard what nobody has said": (
+        executed("UPDATE event SET body = replace(body, 'heard blue', 'heard red')"), "heard red",
+    ),
+    "what was denied was done": (
+        said_also(lambda said: said.effects.update(["risky u1b"])), "u1b was done, and denied",
+    ),
+    "an interruption is gone": (
+        said_also(lambda said: said.interrupted.add((min(said.terminated), "boredom"))),
+        "lost: interruption boredom",
+    ),
+    "a run that was terminated goes on": (
+        said_also(lambda said: said.terminated.update(said.opened)), "lost: the termination",
+    ),
+    "something goes on below what was terminated": (
+        executed(
+            "UPDATE run SET status = 'parked' WHERE parent_run_id <> '' AND root_run_id IN "
+            "(SELECT run_id FROM address JOIN event ON event.run = address.number "
+            "WHERE type = 'session:terminate')"
+        ),
+        "goes on below",
+    ),
+    "a step is gone": (
+        said_also(lambda said: said.steps.add((min(said.finished), "cs9", "cs9"))), "lost: step",
+    ),
+    "a secret is gone": (executed("DELETE FROM secret"), "lost: a secret"),
+    "a tool was not given its secret": (
+        executed("UPDATE event SET body = replace(body, 'knows u1d', 'lacks u1d')"), "lacks u1d",
+    ),
+    "of a tick nothing came": (
+        executed(
+            "UPDATE event SET body = regexp_replace(body, '\"run_id\":\"[^\"]*', "
+            "'\"run_id\":\"nobody') WHERE type = 'schedule:fire'"
+        ),
+        "lost: tick",
+    ),
+    "a frame's result came twice": (
+        doubled("session:result", "AND body LIKE '%u1e%'"), "result of frame",
+    ),
     "a message is there twice": (doubled("session:message", "AND body LIKE '%m1%'"), "2 times"),
     "a message was taken twice": (doubled("session:taken", "AND body LIKE '%m1%'"), "taken:"),
     "what was taken waits still": (
@@ -224,7 +295,8 @@ def test_nothing_is_wrong_with_what_one_runtime_leaves(
 ) -> None:
     db, said = history
     assert history_problems(db, said, is_quiet=True, complete=("channel",)) == []
-    assert len(said.heard["channel"]) > 50 and said.effects.total() == 2
+    assert len(said.heard["channel"]) > 50 and said.effects.total() == 3
+    assert len(said.replied) == 3
 
 
 @pytest.mark.parametrize("name", PLANTED, ids=lambda name: name.replace(" ", "-"))
