@@ -153,6 +153,8 @@ class Tail:
                 self._hint()
             if not self._has_heard and self._pause.wait(seconds, self._db.descriptor):
                 self._db.take_notifications()
+            if not self._db.is_lost:  # What it was called for: whoever listens waits for it.
+                self._hint()
         except psycopg.Error:  # It is lost: the next look is by another one.
             self._db.close()
         heard, self._has_heard = self._has_heard, False
