@@ -53,6 +53,7 @@ class AnsweredCall(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=Tr
     """A call with its one result; ``id`` is unique within its request.
 
     ``notes`` follow the output, each as a content block of its own, and so do ``parts``.
+    ``is_left_out``: the output stands for one that the model's provider refused.
     """
 
     id: str
@@ -62,6 +63,7 @@ class AnsweredCall(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=Tr
     is_error: bool = False
     notes: tuple[str, ...] = ()
     parts: tuple[ContentPart, ...] = ()
+    is_left_out: bool = False
 
 
 class Thinking(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -76,13 +78,15 @@ class UserMessage(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=Tru
     """What the model sees as said to it; ``role="system"`` marks a note of the system's.
 
     ``notes`` follow the content, each as a content block of its own (attachments, a reason), and
-    so do ``parts``: images, documents, recordings.
+    so do ``parts``: images, documents, recordings.  ``is_left_out``: it stands for one that the
+    model's provider refused.
     """
 
     content: str
     role: str = "user"
     notes: tuple[str, ...] = ()
     parts: tuple[ContentPart, ...] = ()
+    is_left_out: bool = False
 
 
 class AssistantMessage(
@@ -91,13 +95,15 @@ class AssistantMessage(
     """What the model itself said in one step, with the calls it made and their results.
 
     ``is_given`` marks words that count as this side's own but that its model did not write
-    (what was said to the other side of a two-sided agent).
+    (what was said to the other side of a two-sided agent); ``is_left_out``, that they stand for
+    such words, which the model's provider refused.
     """
 
     text: str = ""
     thinking: tuple[Thinking, ...] = ()
     calls: tuple[AnsweredCall, ...] = ()
     is_given: bool = False
+    is_left_out: bool = False
 
     @property
     def content(self) -> str:

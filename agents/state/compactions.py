@@ -15,8 +15,8 @@ from hubbub.hub import events as e
 from hubbub.hub.events import Usage
 
 __all__ = [
-    "NEVER", "NO_COMPACTIONS", "Compacted", "Compactions", "after_step", "boundary_of",
-    "compactions_after", "is_own", "length_of", "tokens_shown", "wanted",
+    "NEVER", "NO_COMPACTIONS", "PART", "Compacted", "Compactions", "after_step", "boundary_of",
+    "compactions_after", "is_own", "length_of", "tokens_shown", "wanted", "wanted_by",
 ]  # fmt: skip
 
 MIN_COVERED: Final = 2
@@ -67,6 +67,13 @@ NO_COMPACTIONS: Final = Compactions()
 def wanted(compactions: Compactions, two_sided: bool) -> Compactions:
     """After somebody asked for a summary."""
     return replace(compactions, wanted=("side_a", "side_b") if two_sided else ("side_a",))
+
+
+def wanted_by(compactions: Compactions, side: str) -> Compactions:
+    """After a side's request was refused for what is old in it."""
+    if side in compactions.wanted:
+        return compactions
+    return replace(compactions, wanted=(*compactions.wanted, side))
 
 
 def after_step(compactions: Compactions, side: str, usage: Usage) -> Compactions:

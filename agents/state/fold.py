@@ -44,7 +44,7 @@ from hubbub.agents.state.open_calls import (
     end_prompt,
     open_prompt,
 )
-from hubbub.agents.state.received import placed_files, received
+from hubbub.agents.state.refusals import with_refusal
 from hubbub.agents.state.steps import (
     with_retry,
     with_step,
@@ -54,7 +54,14 @@ from hubbub.agents.state.steps import (
     with_wish,
 )
 from hubbub.agents.state.thread import Outcome, Thread, origin_of
-from hubbub.agents.state.transcript import before_it_began, hear, tell, with_unseen
+from hubbub.agents.state.transcript import (
+    before_it_began,
+    hear,
+    placed_files,
+    received,
+    tell,
+    with_unseen,
+)
 from hubbub.hub import events as e
 from hubbub.hub.events import NO_USAGE, Event
 from hubbub.hub.values import NULL
@@ -183,6 +190,8 @@ def _session_end(thread: Thread, event: e.SessionEnd) -> Thread:
     models = thread.models
     if models.failed and event.outcome == "failed":
         models = given_up(models, thread.side)
+    if event.left_out or event.summarise:
+        thread = with_refusal(thread, event)
     return replace(
         thread,
         unseen=unseen,

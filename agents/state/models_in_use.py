@@ -22,6 +22,8 @@ class ModelsInUse(Struct, frozen=True, gc=False):
     """How many models have failed in the step that is due."""
     attempts: int = 0
     """The attempts of that step which other models than this have had."""
+    may_accept: bool = False
+    """Whether one that has failed in that step may accept the same another time."""
 
     def of(self, side: str) -> int:
         """The place of a side's model."""
@@ -31,24 +33,29 @@ class ModelsInUse(Struct, frozen=True, gc=False):
 FIRST: Final = ModelsInUse()
 
 
-def switched(models: ModelsInUse, side: str, choice: int, attempt: int) -> ModelsInUse:
+def switched(
+    models: ModelsInUse, side: str, choice: int, attempt: int, *, may_accept: bool
+) -> ModelsInUse:
     """The model has failed for good at this attempt, and another is asked."""
-    return replace(_with(models, side, choice), failed=models.failed + 1, attempts=attempt)
+    return replace(
+        _with(models, side, choice), failed=models.failed + 1, attempts=attempt,
+        may_accept=models.may_accept or may_accept,
+    )  # fmt: skip
 
 
 def answered_by(models: ModelsInUse, side: str, choice: int) -> ModelsInUse:
     """The model at this place has answered: the next step is asked of it, too."""
-    return replace(_with(models, side, choice), failed=0, attempts=0)
+    return replace(_with(models, side, choice), failed=0, attempts=0, may_accept=False)
 
 
 def begun(models: ModelsInUse) -> ModelsInUse:
     """A new turn begins."""
-    return replace(models, failed=0, attempts=0)
+    return replace(models, failed=0, attempts=0, may_accept=False)
 
 
 def given_up(models: ModelsInUse, side: str) -> ModelsInUse:
     """All have failed, or another prompt is read: the first one is due again."""
-    return replace(_with(models, side, 0), failed=0, attempts=0)
+    return replace(_with(models, side, 0), failed=0, attempts=0, may_accept=False)
 
 
 def _with(models: ModelsInUse, side: str, choice: int) -> ModelsInUse:

@@ -13,6 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from hubbub.agents.model import AssistantMessage, ModelMessage, Thinking, UserMessage
+from hubbub.agents.retry import REQUEST
 from hubbub.agents.state.compactions import (
     NO_COMPACTIONS,
     after_step,
@@ -49,7 +50,9 @@ def with_retry(thread: Thread, event: e.AgentRetry) -> Thread:
         return with_misfit(thread, event)
     models = thread.models
     if event.choice != models.of(thread.side):
-        models = switched(models, thread.side, event.choice, event.attempt)
+        models = switched(
+            models, thread.side, event.choice, event.attempt, may_accept=event.kind != REQUEST
+        )
     return replace(
         thread,
         attempt=event.attempt + 1,

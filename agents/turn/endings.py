@@ -13,9 +13,15 @@ An end is reported to the parent in the commit that writes it: once for each ses
 more, outside of any session, for the end of an idle run; of a frame only once, when it is popped.
 """
 
+from typing import Final
+
 from msgspec.structs import replace
 
+from hubbub.agents.compaction import Compaction
+from hubbub.agents.resolution.sides import ActiveSide
+from hubbub.agents.retry import Failure
 from hubbub.agents.state.fold import fold, fold_all
+from hubbub.agents.state.refusals import blamed_by, summary_helps
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.calls import refuse_open_calls
 from hubbub.agents.turn.decide import Kind
@@ -26,8 +32,8 @@ from hubbub.hub.events.event import ending_words
 from hubbub.hub.values import NULL, Json, decode_value, encode_value
 
 __all__ = [
-    "conclusion", "end_run", "end_session", "interrupted_children", "interruption", "reported",
-    "session_end",
+    "conclusion", "end_run", "end_session", "interrupted_children", "interruption",
+    "of_refusal", "reported", "session_end", "what_follows",
 ]  # fmt: skip
 
 
@@ -46,11 +52,9 @@ def end_session(
     """
     events.append(end)
     after = fold(thread, end)
-    if pops and after.origin.frame:
-        last = completion(after)
-        events.append(last)
-        return Decision(tuple(events), status="ended", after=fold(after, last), agent=agent)
-    if after.once and (after.has_one_session or not (waiting or after.unseen)):
+    if (pops and after.origin.frame) or (
+        after.once and (after.has_one_session or not (waiting or after.unseen))
+    ):
         last = completion(after)
         events.append(last)
         return Decision(tuple(events), status="ended", after=fold(after, last), agent=agent)
@@ -80,6 +84,57 @@ def session_end(
         turn=thread.turn,
         files=files,
     )
+
+
+# ── what a provider has refused ──────────────────────────────────────────────────────────────
+
+
+NOTHING_NEW: Final = "nothing in it is new since the model's last answer; begin anew by reset"
+MAX_NAMED: Final = 5
+"""How much of what is left out the reason names."""
+
+
+def of_refusal(
+    thread: Thread, end: e.SessionEnd, failure: Failure, side: ActiveSide | None
+) -> e.SessionEnd:
+    """The end of a session that goes on to others: with what is left out of their requests, or that
+    a summary comes first, and this in its reason.
+
+    With several models, one of which failed for another reason in this step, nobody is blamed: it
+    may accept the same another time.
+    """
+    refused = failure.refused
+    end = replace(end, refused=refused)
+    if thread.models.may_accept:
+        return end
+    chosen = side.prompt.compaction if side is not None else False
+    if refused == "length" and chosen:
+        keep = (chosen if isinstance(chosen, Compaction) else Compaction()).keep
+        if summary_helps(thread.view, thread.side, thread.step, thread.compactions, keep):
+            return _said(replace(end, summarise=True))
+    left_out = blamed_by(thread.view, refused)
+    if left_out:
+        return _said(replace(end, left_out=left_out))
+    return replace(end, reason=f"{end.reason}; {NOTHING_NEW}")
+
+
+def what_follows(end: e.SessionEnd) -> str:
+    """The last words of the reason: what is done about a refusal; empty where that is nothing."""
+    if end.summarise:
+        return "; the older messages are summarised before it is asked again"
+    if not end.left_out:
+        return ""
+    named = [each.what for each in end.left_out[:MAX_NAMED]]
+    if len(end.left_out) > MAX_NAMED:
+        named.append(f"{len(end.left_out) - MAX_NAMED} more")
+    return f"; left out from now on, so that the next message goes on: {'; '.join(named)}"
+
+
+def _said(end: e.SessionEnd) -> e.SessionEnd:
+    return replace(end, reason=end.reason + what_follows(end))
+
+
+# ── how a run ends ───────────────────────────────────────────────────────────────────────────
 
 
 def completion(thread: Thread) -> e.AgentComplete:

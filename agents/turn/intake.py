@@ -26,8 +26,8 @@ from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.state.family import Deferred, notes_of, reports_to_side
 from hubbub.agents.state.fold import fold, fold_all
 from hubbub.agents.state.open_calls import awaited
-from hubbub.agents.state.received import placed_files
 from hubbub.agents.state.thread import Thread
+from hubbub.agents.state.transcript import placed_files
 from hubbub.agents.turn.calls import answer, popped
 from hubbub.agents.turn.child_calls import (
     Budget,

@@ -81,7 +81,7 @@ def interpret(
         case ModelFailed(turn=turn):
             if not (thread.in_session and thread.open is None and thread.turn == turn):
                 return Decision()
-            decision = failed(thread, signal.failure, waiting, signal.models)
+            decision = failed(thread, signal.failure, waiting, definitions, signal.models)
         case ToolFinished():
             side = definitions.sides.get((thread.agent, thread.acts_as)) or _side(
                 thread, definitions

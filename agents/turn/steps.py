@@ -43,7 +43,12 @@ from hubbub.agents.turn.calls import (
 )
 from hubbub.agents.turn.child_calls import activation
 from hubbub.agents.turn.decide import Kind
-from hubbub.agents.turn.endings import end_session, interrupted_children, session_end
+from hubbub.agents.turn.endings import (
+    end_session,
+    interrupted_children,
+    of_refusal,
+    session_end,
+)
 from hubbub.agents.turn.signals import (
     Decision,
     Held,
@@ -72,10 +77,10 @@ def replied(
     reply, models = signal.reply, signal.models
     if reply.is_empty and reply.stop_reason not in ("refusal", "length"):
         failure = Failure(kind="empty", error="the model answered with nothing", retryable=True)
-        return failed(thread, failure, waiting, models)
+        return failed(thread, failure, waiting, definitions, models)
     if models and reply.stop_reason == "refusal" and has_another(thread, models):
         failure = Failure(kind="refusal", error="the model refused to answer", retryable=False)
-        return failed(thread, failure, waiting, models)
+        return failed(thread, failure, waiting, definitions, models)
     step, turn, which, label = thread.step + 1, thread.turn, side.name, side.config.label
     events: list[Event] = []
     for block, thought in enumerate(reply.thinking):
@@ -141,7 +146,11 @@ def _notes(call: OpenCall, signal: ToolFinished) -> tuple[str, ...]:
 
 
 def failed(
-    thread: Thread, failure: Failure, waiting: frozenset[Kind], models: tuple[str, ...] = ()
+    thread: Thread,
+    failure: Failure,
+    waiting: frozenset[Kind],
+    definitions: Definitions,
+    models: tuple[str, ...] = (),
 ) -> Decision:
     """The model call has failed: try again, ask another of ``models``, or end the session."""
     delay = retry_delay(failure, thread.attempt - thread.models.attempts)
@@ -164,6 +173,11 @@ def failed(
     end = session_end(thread, "failed", failure.error)
     if thread.side in thread.unseen:  # That was in the request: no further turn is due for it.
         end = replace(end, side=thread.side)
+    decision = end_session(thread, [], end, waiting, pops=True)
+    if not failure.refused or decision.status == "ended":
+        return decision
+    side = definitions.find_side(thread.agent, thread.acts_as)
+    end = of_refusal(thread, end, failure, side)
     return end_session(thread, [], end, waiting, pops=True)
 
 

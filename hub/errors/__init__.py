@@ -430,7 +430,7 @@ class ModelUnavailable(ProviderError):
 
 
 class ModelRefused(ProviderError):
-    """The provider rejects the request (bad key, unknown model, bad request)."""
+    """The provider rejects the request: bad key, unknown model, what is in it (400, 413, 422)."""
 
 
 class ModelGarbled(ProviderError):

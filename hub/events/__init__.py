@@ -59,6 +59,7 @@ from hubbub.hub.events.event import (
     Usage,
     Variable,
 )
+from hubbub.hub.events.left_out import LeftOut
 from hubbub.hub.events.limits import Limits
 from hubbub.hub.events.sessions import (
     GivenTool,
@@ -136,6 +137,7 @@ __all__ = [
     "HubErrorEvent",
     "HubGap",
     "InLane",
+    "LeftOut",
     "Limits",
     "OutcomeName",
     "PartKind",

@@ -17,6 +17,7 @@ from hubbub.hub.events.event import (
     Usage,
     Variable,
 )
+from hubbub.hub.events.left_out import LeftOut
 from hubbub.hub.events.limits import Limits
 from hubbub.hub.values import NULL, Json, decode_value
 
@@ -77,10 +78,17 @@ class SessionEnd(Ending, tag="session:end", home="own"):
 
     ``side`` is given where its request failed that told it what children had reported: that is not
     told again by a turn of its own.
+
+    Where the provider of a model ``refused`` its ``request``, for what is in it or for its
+    ``length``: what is ``left_out`` of the side's later requests, or that these ``summarise`` what
+    is older first.
     """
 
     session: int = 1
     files: tuple[FileRef, ...] = ()
+    refused: str = ""
+    left_out: tuple[LeftOut, ...] = ()
+    summarise: bool = False
 
 
 class HistoryCall(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):

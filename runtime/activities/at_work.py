@@ -9,7 +9,7 @@ import anyio
 
 from hubbub.agents.definitions.tools import Tool, ToolError, ToolResult, alone, render_failure
 from hubbub.agents.resolution.sides import ActiveSide
-from hubbub.agents.retry import SETUP, Failure, failure_problem
+from hubbub.agents.retry import SETUP, Failure, failure_problem, refused_by
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.decide import Kind
 from hubbub.agents.turn.steps import has_another
@@ -136,9 +136,11 @@ def failure_of(error: BaseException, at: AtWork, models: tuple[str, ...]) -> Fai
     raised: BaseException | None = error
     if is_of(error, ProviderError):
         with suppress(Exception):  # A class of a user's own, which cannot say what it is.
+            words = words_of(error)
             failure = Failure(
-                kind=error.kind, error=mask(words_of(error)), retryable=error.retryable,
+                kind=error.kind, error=mask(words), retryable=error.retryable,
                 retry_after=error.retry_after, jitter=jitter(),
+                refused=refused_by(error.kind, error.status, words),
             )  # fmt: skip
             problem = failure_problem(failure)
             # What a function in the model raised, which is users' code.

@@ -131,6 +131,10 @@ check = Skill(
 )
 DOWN = FunctionModel(lambda request: Fault("auth"), name="down")
 spare = Agent("spare", "x", model=[DOWN, TEXTS], expose_as_tool=True)
+picky = Agent("picky", "x", model=FunctionModel(
+    lambda request: Fault("request", status=400, times=None)
+    if any("poison" in each.content for each in request.messages) else "Yes."
+))
 SCHEMA = {{"type": "object", "properties": {{"n": {{"type": "integer"}}}}, "required": ["n"]}}
 ANSWERS = [
     "words", call("final_answer", n="x"), '{{"n": 1}}', call("refund", order="v"),
@@ -410,6 +414,23 @@ def test_a_model_that_was_followed_by_another_is_so_again(project: Project) -> N
     owned = [x.event for x in read_recording(recording).owned()]
     assert [x.choice for x in owned if isinstance(x, AgentRetry)] == [1]
     assert [x.choice for x in owned if isinstance(x, AgentStep)] == [1, 1]
+    project.play(recording).check()
+    replay_recording(recording).check()
+
+
+@pytest.mark.spec("T-12")
+def test_what_a_model_refused_is_left_out_again(project: Project) -> None:
+    async def story(rt: Runtime) -> None:
+        run = await rt.start("picky", "one")
+        for word in ("a poison", "two", "poison: again", "three"):
+            await run.result()
+            await run.send(word)
+        await run.result()
+
+    recording = project.record(story)
+    owned = [x.event for x in read_recording(recording).owned()]
+    left = [len(x.left_out) for x in owned if isinstance(x, SessionEnd)]
+    assert left == [0, 1, 0, 1, 0]
     project.play(recording).check()
     replay_recording(recording).check()
 

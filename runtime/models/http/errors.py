@@ -37,9 +37,6 @@ UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding raises for bytes that are no JSON of the form expected; nested too deeply, too."""
 
 MAX_QUOTE: Final = 500
-_REFUSED_AGAIN: Final = (
-    "what is on record is sent again with the next turn; if a message is why, begin anew by reset"
-)
 """The most characters quoted from a provider's own message."""
 
 
@@ -71,8 +68,6 @@ class ProviderOrigin(Struct, frozen=True):
             remedy = "; check the model's name and the base URL"
         elif 300 <= status < 400:
             remedy = "; redirects are not followed, check the base URL"
-        elif status in (400, 413, 422):
-            remedy = f"; {_REFUSED_AGAIN}"
         problem = f"{self.url} refused the request ({status}){said}{remedy}"
         return ModelRefused(self.model, "request", problem, status=status)
 

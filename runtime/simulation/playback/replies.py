@@ -26,7 +26,9 @@ from hubbub.agents.definitions.skills import SKILL_PREFIX
 from hubbub.agents.definitions.tools import Tool, ToolError, ToolResult
 from hubbub.agents.model import ModelReply, ModelRequest, OnDelta, TextDelta, Thinking
 from hubbub.agents.prices import Price
+from hubbub.agents.retry import REQUEST
 from hubbub.agents.state.steps import MISFIT
+from hubbub.agents.turn.endings import what_follows
 from hubbub.agents.turn.stop import is_of_answer
 from hubbub.hub import events as e
 from hubbub.hub.errors import ModelRefused, ModelUnavailable, PromptClosed, PromptTimeout
@@ -54,6 +56,8 @@ class _Answer(Struct, frozen=True):
     at: int
     reply: ModelReply | None = None
     problem: str = ""
+    status: int = 0
+    """Of the refusal that the error was, if something followed from that."""
     retry: e.AgentRetry | None = None
     """It was tried again."""
     cost: int | None = None
@@ -129,7 +133,9 @@ class Replies:
             raise ModelUnavailable(model, retry.kind, problem, retry_after=retry.delay)
         if answer.reply is None:
             name, _, problem = answer.problem.rpartition(": ")
-            raise ModelRefused(name or model, "script", self.counterparts.as_now(problem))
+            kind = REQUEST if answer.status else "script"
+            problem = self.counterparts.as_now(problem)
+            raise ModelRefused(name or model, kind, problem, status=answer.status or None)
         return self.counterparts.as_now(answer.reply)
 
     def cost(self) -> int | None:
@@ -277,7 +283,15 @@ def _answers(run: RecordedRun) -> Iterator[_Answer]:
         elif isinstance(event, e.AgentRetry) and event.kind != MISFIT:
             yield _Answer(placed.place, event.at, retry=event)
         elif isinstance(event, e.SessionEnd) and _is_of_model(event, last):
-            yield _Answer(placed.place, event.at, problem=event.reason)
+            yield _refusal(placed.place, event)
+
+
+def _refusal(place: int, end: e.SessionEnd) -> _Answer:
+    """The error that has ended a session, without what was done about it."""
+    problem, status = end.reason, 0
+    if follows := what_follows(end):
+        problem, status = problem.removesuffix(follows), 413 if end.refused == "length" else 400
+    return _Answer(place, end.at, problem=problem, status=status)
 
 
 def _summaries(run: RecordedRun) -> Iterator[_Answer]:
