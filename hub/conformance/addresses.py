@@ -42,7 +42,8 @@ from hubbub.hub.events.descriptors import (
     encode_descriptor,
     key_of_descriptor,
 )
-from hubbub.hub.store.journal import Commit, Delivery, Journal, NewRun, Selection
+from hubbub.hub.message import session_message
+from hubbub.hub.store.journal import Commit, Delivery, Journal, NewRun, RequestKey, Selection
 
 __all__ = ["ADDRESS_CHECKS"]
 
@@ -293,6 +294,26 @@ async def check_everybody_below(make_journal: MakeJournal) -> None:
         assert not await journal.find("nobody", "below")
 
 
+async def check_repeated_around_a_search(make_journal: MakeJournal) -> None:
+    """What is said again at once counts once, also where runs were searched for in between."""
+    async with open_journal(make_journal) as journal:
+        await open_run(journal, A_RUN)
+        await open_run(journal, B_RUN, root_run_id=A_RUN, parent_run_id=A_RUN)
+        keyed = [Delivery(session_message("one"), A_RUN, key="1") for _ in range(2)]
+        asked = [
+            Delivery(session_message("two"), A_RUN, request=RequestKey("two", "d"))
+            for _ in range(2)
+        ]
+        search = Delivery(SessionTerminate(), A_RUN, by="below", closes="terminated")
+        first, again = zip(keyed, asked, strict=True)
+        done = await commit_of(journal, Commit(deliveries=(*first, search, *again)))
+        assert not done.error
+        assert search.run_ids == (B_RUN,)
+        assert [x.outcome for x in first] == ["accepted", "accepted"]
+        assert [x.outcome for x in again] == ["duplicate", "duplicate"]
+        assert (await info_of(journal, A_RUN)).waiting == 1 + len(first), "and what has opened it"
+
+
 async def check_agents_that_are_gone(make_journal: MakeJournal) -> None:
     """A message names the agents that there are; a run of another one refuses it."""
     async with open_journal(make_journal) as journal:
@@ -355,6 +376,7 @@ ADDRESS_CHECKS: Final[tuple[Check, ...]] = (
     check_parent_of_a_named_child,
     check_only_conversation,
     check_everybody_below,
+    check_repeated_around_a_search,
     check_agents_that_are_gone,
     check_timed_runs,
     check_notes,

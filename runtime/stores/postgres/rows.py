@@ -267,6 +267,12 @@ class PostgresRows(StoredRows):
         """The database has these as they are in memory."""
         self._versions.update((row.run_id, transaction) for row in rows)
 
+    def wrote_keys(self) -> None:
+        """The database has been given more keys and requests than it was asked about before the
+        batch: it is asked again."""
+        self._accepted.clear()
+        self._requested.clear()
+
     def settle(self, is_owned: Callable[[str], bool]) -> None:
         """The batch is committed: what was asked for it alone is released.
 

@@ -202,6 +202,7 @@ class PostgresWriter(LedgerWriter):
         with self._db.pipeline():
             self._send(changes)
             self._recent = max(self._recent, *(row.recent for row in changes.runs), 0)
+        self._rows.wrote_keys()
 
     def _send(self, changes: Changes) -> None:
         execute = self._db.execute
