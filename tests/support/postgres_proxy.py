@@ -43,6 +43,9 @@ class Proxy:
         self._delay = 0.0
         self._is_down = False
         self._commits_left = -1
+        self._to_hold = 0
+        self.held = 0
+        """Connections that were made and heard nothing."""
         self.swallowed = 0
         """Connections that have gone silent after the server had committed."""
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
@@ -77,6 +80,10 @@ class Proxy:
         that would come on its connection, is lost."""
         self._commits_left = count
 
+    def hold(self, count: int) -> None:
+        """Accept so many connections more, and pass nothing on of them."""
+        self._to_hold = count
+
     def half_open(self) -> int:
         """Forget all connections without a word: the server's ends are closed, the clients' stay
         open and hear nothing.  How many there were."""
@@ -97,6 +104,7 @@ class Proxy:
         self._is_down = False
         self._commits_left = -1
         self._delay = 0.0
+        self._to_hold = 0
 
     def close(self) -> None:
         self._ends = True
@@ -150,6 +158,10 @@ class Proxy:
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             selector.register(end, selectors.EVENT_READ)
         with self._lock:
+            if self._to_hold:
+                self._to_hold -= 1
+                self.held += 1
+                self._dead.add(client)
             self._ways[client] = _Way(client, server, is_answer=False)
             self._ways[server] = _Way(server, client, is_answer=True)
 

@@ -14,6 +14,7 @@
 import hashlib
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import anyio
@@ -26,7 +27,7 @@ from hubbub.hub.logs import log
 from hubbub.hub.ports import Clock, Worker
 from hubbub.hub.task_host import TaskHost
 from hubbub.runtime.stores.postgres.server.address import PostgresAddress
-from hubbub.runtime.stores.postgres.server.attentive import SILENCE
+from hubbub.runtime.stores.postgres.server.attentive import SILENCE, ServerSilent
 from hubbub.runtime.stores.postgres.server.faults import postgres_failure
 
 __all__ = ["PostgresBus"]
@@ -89,17 +90,19 @@ class PostgresBus:
 
     async def _live(self, hear: Hear) -> None:
         worker, wait, is_away = self._make_worker(), FIRST_WAIT, False
+        slow = 0
         try:
             while True:
                 try:
-                    self._db = await worker.run(self._connect)
+                    self._db = await worker.run(partial(self._connect, slow))
                     if is_away:
                         log.info("bus.back", place=self._address.place)
-                    wait, is_away = FIRST_WAIT, False
+                    wait, is_away, slow = FIRST_WAIT, False, 0
                     if self._wants is not None:
                         self._waiting.append(("wants", self._wants))
                     await self._attend(self._db.pgconn, hear)
                 except psycopg.Error as error:
+                    slow += isinstance(error, psycopg.errors.ConnectionTimeout | ServerSilent)
                     if not is_away:
                         is_away = True
                         words = postgres_failure(self._address.place, error)
@@ -111,10 +114,11 @@ class PostgresBus:
         finally:
             worker.close()
 
-    def _connect(self) -> psycopg.Connection[object]:
+    def _connect(self, slow: int) -> psycopg.Connection[object]:
         schema = self._address.schema
-        db = self._address.connect(f"hubbub:{schema}:bus")
+        db = self._address.connect(f"hubbub:{schema}:bus", slow)
         try:
+            db.silence = self._address.handshake(slow)
             found = db.execute(
                 f"SELECT value FROM \"{schema}\".meta WHERE key = 'proof'"
             ).fetchall()

@@ -11,6 +11,7 @@ clock decides when a lease is over.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import psycopg
@@ -34,9 +35,9 @@ FREE: Final = "free"
 
 LOCKED: Final = "55P03"
 
-GROUP_LOCK_WAIT: Final = "700ms"
-"""How long a group waits for its turn before it lets the others see who is in the way."""
-
+GROUP_LOCK_WAIT: Final = 3.0
+"""Seconds that a group waits for its turn before it looks who is in the way, and asks for it anew,
+behind all that wait; half the time of a lease, if that is less."""
 
 GONE_BACK: Final = (
     "the server lacks what it had acknowledged; was it replaced by a standby that commits did not "
@@ -166,6 +167,17 @@ class WorkerLease:
         self.db.execute(_HAND_OVER, (self.worker, list(epochs), list(epochs.values())))
         self.notify(FREE)
 
+    def end_who_stands_still(self) -> None:
+        """End the connections of those that have stood still in the middle of a group for as long
+        as a lease lasts: nobody else has a turn meanwhile.
+
+        Theirs may be over already, as a group finds that out only when it has its turn.  Those of
+        another role stay.
+        """
+        # The server has a timeout for this, and forgets it where a pipeline ends.
+        with suppress(psycopg.errors.InsufficientPrivilege):
+            self.db.execute(_END_STANDING, (self.ttl,))
+
     def drain(self) -> None:
         """Say that nothing more is claimed."""
         self.db.execute("UPDATE worker SET drains = true WHERE id = ?", (self.worker,))
@@ -174,7 +186,8 @@ class WorkerLease:
         """End the lease: its trees are others' to claim at once; the connection is closed next."""
         if self.worker and not self.db.is_lost:
             self.db.roll_back()
-            self.db.execute(_LEAVE, (self.worker,))
+            # What is owned under a lease that is over is free: no lock of a tree is waited for.
+            self.db.execute(_END, (self.worker,))
             self.notify(FREE)
 
     def notify(self, word: str) -> None:
@@ -203,7 +216,7 @@ class WorkerLease:
                 f"{self.db.address.place}: an import or a change of the tables is at work on this "
                 f"store ({holder_of(self.db) or 'unknown'}); wait for it"
             ) from None
-        self.db.execute(f"SET lock_timeout = '{GROUP_LOCK_WAIT}'")
+        self.db.wait_for_locks(min(GROUP_LOCK_WAIT, self.ttl / 2))
         self._pid = self.db.pid
 
 
@@ -285,6 +298,13 @@ _HAND_OVER: Final = (
     "UPDATE tree SET owner = NULL FROM unnest(?2::text[], ?3::bigint[]) AS given (run_id, epoch) "
     "JOIN address USING (run_id) "
     "WHERE tree.owner = ?1 AND tree.root = address.number AND tree.epoch = given.epoch"
+)
+_END: Final = "UPDATE worker SET live = false WHERE id = ?"
+_END_STANDING: Final = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+    "AND application_name = current_setting('application_name') "
+    "AND state LIKE 'idle in transaction%' "
+    "AND state_change < clock_timestamp() - make_interval(secs => ?::float8)"
 )
 _LEAVE: Final = (
     "WITH mine AS (UPDATE worker SET live = false WHERE id = ?1 RETURNING id) "

@@ -55,6 +55,7 @@ class PostgresReads(QueuedStore):
         until: float | None = None
         wait = FIRST_WAIT
         while True:
+            began = clock.monotonic()
             try:
                 return await do()
             except (psycopg.Error, StoreUnreadable) as error:
@@ -67,7 +68,9 @@ class PostgresReads(QueuedStore):
                     log.warning("store.waits", problem=words, patience=self._patience)
                 if clock.monotonic() >= until:
                     raise
-            await clock.sleep(wait)
+            # From one beginning to the next: who has waited in vain, be it for its turn or for an
+            # answer, asks again at once.
+            await clock.sleep(max(FIRST_WAIT, wait - (clock.monotonic() - began)))
             wait = min(2 * wait, LONGEST_WAIT)
 
     async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:

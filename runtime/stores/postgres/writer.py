@@ -12,6 +12,7 @@ batch was committed: the number of the group in the worker's row answers that.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import psycopg
 from msgspec import Struct
 
 from hubbub.hub.errors import BadValue
@@ -68,6 +69,8 @@ class PostgresWriter(LedgerWriter):
         self._in_doubt: tuple[int, int, Group] | None = None
         """What the batch has come to whose commit nobody has acknowledged yet, with its worker and
         its number."""
+        self._had_no_turn = False
+        """Whether the last attempt has waited for its turn in vain."""
         self._seen = -1
         """The version of the store that this writer has made last."""
         self._compares = False
@@ -100,6 +103,9 @@ class PostgresWriter(LedgerWriter):
         self._db.roll_back()
         if self._db.is_lost:
             self._lease.reconnect()
+        if self._had_no_turn:
+            self._had_no_turn = False
+            self._lease.end_who_stands_still()
         if self._in_doubt is not None:
             worker, number, group = self._in_doubt
             if self._lease.committed(worker) == number:
@@ -127,12 +133,16 @@ class PostgresWriter(LedgerWriter):
         """
         db = self._db
         commits = [each for each in batch if isinstance(each, Commit)]
-        with db.pipeline():
-            db.execute("BEGIN")
-            head = db.execute(_LOCK_HEAD)
-            renewed = db.execute(*self._lease.renewal())
-            asked = self._rows.ask(batch, compares=self._compares)
-            trees = self._trees.ask(commits)
+        try:
+            with db.pipeline():
+                db.execute("BEGIN")
+                head = db.execute(_LOCK_HEAD)
+                renewed = db.execute(*self._lease.renewal())
+                asked = self._rows.ask(batch, compares=self._compares)
+                trees = self._trees.ask(commits)
+        except psycopg.errors.LockNotAvailable:
+            self._had_no_turn = True
+            raise
         if renewed.fetchone() is None:
             db.roll_back()
             raise LeaseOver

@@ -22,8 +22,13 @@ EXPECTED: Final = (
     "and ?schema=NAME for another schema than hubbub"
 )
 
+HANDSHAKES: Final = (3, 3, 6, 10)
+"""Seconds after which a handshake is given up and tried again, unless the address says otherwise:
+the first ones soon, as what was cut off in the middle of one hears nothing any more; later ones
+not, as the server may have much to do."""
+
 DEFAULTS: Final = {
-    "connect_timeout": "10", "keepalives": "1", "keepalives_idle": "5", "keepalives_interval": "2",
+    "keepalives": "1", "keepalives_idle": "5", "keepalives_interval": "2",
     "keepalives_count": "3", "tcp_user_timeout": "10000",
 }  # fmt: skip
 """How a connection notices that its server is gone, unless the address says otherwise."""
@@ -54,9 +59,21 @@ class PostgresAddress:
     def __repr__(self) -> str:
         return f"PostgresAddress({self.place!r})"
 
-    def connect(self, name: str) -> AttentiveConnection:
-        """A connection that the server knows under a name.  Raises ``psycopg.Error``."""
-        parameters: dict[str, Any] = {"application_name": name, **self._parameters}
+    def handshake(self, slow: int) -> int:
+        """Seconds that a handshake may take after so many, one after the other, took too long."""
+        found = self._parameters.get("connect_timeout", "")
+        return int(found) if found.isdecimal() else HANDSHAKES[min(slow, len(HANDSHAKES) - 1)]
+
+    def connect(self, name: str, slow: int = 0) -> AttentiveConnection:
+        """A connection that the server knows under a name.
+
+        ``slow`` says how many handshakes, one after the other, took too long.  Raises
+        ``psycopg.Error``, and ``psycopg.errors.ConnectionTimeout`` for one more.
+        """
+        parameters: dict[str, Any] = {
+            "application_name": name, "connect_timeout": str(self.handshake(slow)),
+            **self._parameters,
+        }  # fmt: skip
         db = AttentiveConnection.connect(
             autocommit=True, cursor_factory=psycopg.RawCursor, **parameters
         )

@@ -11,7 +11,7 @@ from typing import Any, Final
 import psycopg
 from psycopg.pq import TransactionStatus
 
-__all__ = ["SILENCE", "AttentiveConnection"]
+__all__ = ["SILENCE", "AttentiveConnection", "ServerSilent"]
 
 SILENCE: Final = 10.0
 """Seconds without a word after which a server that is asked is taken to be gone."""
@@ -21,6 +21,10 @@ TICK: Final = 0.1
 
 WAITS_FOR_STANDBY: Final = "SyncRepWaitForLSN"
 """The function of PostgreSQL in which a commit waits for a standby."""
+
+
+class ServerSilent(psycopg.OperationalError):
+    """A server that was asked has said nothing for too long."""
 
 
 class AttentiveConnection(psycopg.Connection[Any]):
@@ -34,7 +38,7 @@ class AttentiveConnection(psycopg.Connection[Any]):
         self.add_notice_handler(self._note)
 
     def wait(self, gen: Any, interval: float = TICK, *args: Any, **more: Any) -> Any:
-        """Consume a generator of psycopg's.  Raises ``psycopg.OperationalError`` for silence."""
+        """Consume a generator of psycopg's.  Raises ``ServerSilent``."""
         return super().wait(self._heeded(gen, interval), interval, *args, **more)
 
     def check_replicated(self) -> None:
@@ -58,7 +62,7 @@ class AttentiveConnection(psycopg.Connection[Any]):
                     idle += interval
                     if idle >= silence:
                         self.close()
-                        raise psycopg.OperationalError(
+                        raise ServerSilent(
                             f"the server has said nothing for {silence:g} s: "
                             "the connection is taken to be lost"
                         )

@@ -10,7 +10,11 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from hubbub.runtime.stores.postgres.server.address import PostgresAddress
-from hubbub.runtime.stores.postgres.server.attentive import SILENCE, AttentiveConnection
+from hubbub.runtime.stores.postgres.server.attentive import (
+    SILENCE,
+    AttentiveConnection,
+    ServerSilent,
+)
 from hubbub.runtime.stores.sql.connection import SqlCursor, SqlDialect
 
 __all__ = ["POSTGRES", "PostgresConnection"]
@@ -50,6 +54,8 @@ class PostgresConnection:
         self._prepare = prepare
         self._silence = silence
         self._db: AttentiveConnection | None = None
+        self._slow = 0
+        """How many handshakes took too long since the last one that did not."""
         self.pid = 0
         """The server's process for it."""
 
@@ -59,25 +65,38 @@ class PostgresConnection:
         Raises ``psycopg.Error``, and what ``prepare`` raises.
         """
         self.close()
-        self._db = db = self.address.connect(self._name)
         try:
-            db.silence = SILENCE
-            # With a limit on statements, a server would cancel a commit's wait for its standby.
-            db.execute(
-                f"SET search_path TO \"{self.address.schema}\"; SET lock_timeout = '{LOCK_WAIT}'; "
-                "SET statement_timeout = 0; SET tcp_keepalives_idle = 5; "
-                "SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3"
-            )
-            if self.pid and db.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
-                # What is written here was a primary's: this one may be about to become it.
-                raise psycopg.OperationalError("the server is in recovery, and takes no writes yet")
-            db.silence = self._silence
-            self.pid = db.info.backend_pid
-            if self._prepare is not None:
-                self._prepare(self)
-        except BaseException:
+            self._db = self.address.connect(self._name, self._slow)
+            self._greet(self._db)
+        except BaseException as error:
+            if isinstance(error, psycopg.errors.ConnectionTimeout | ServerSilent):
+                self._slow += 1
             self.close()
             raise
+        self._slow = 0
+
+    def _greet(self, db: AttentiveConnection) -> None:
+        """Make a connection what it is to be."""
+        db.silence = self.address.handshake(self._slow)
+        # With a limit on statements, a server would cancel a commit's wait for its standby.
+        db.execute(
+            f"SET search_path TO \"{self.address.schema}\"; SET lock_timeout = '{LOCK_WAIT}'; "
+            "SET statement_timeout = 0; SET tcp_keepalives_idle = 5; "
+            "SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3"
+        )
+        if self.pid and db.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
+            # What is written here was a primary's: this one may be about to become it.
+            raise psycopg.OperationalError("the server is in recovery, and takes no writes yet")
+        db.silence = self._silence
+        self.pid = db.info.backend_pid
+        if self._prepare is not None:
+            self._prepare(self)
+
+    def wait_for_locks(self, seconds: float) -> None:
+        """Have no statement wait longer for a lock; nor for half of the silence after which the
+        connection is taken to be lost."""
+        most = seconds if self._silence is None else self._silence / 2
+        self.execute(f"SET lock_timeout = {1000 * min(seconds, most):.0f}")
 
     @property
     def is_lost(self) -> bool:
