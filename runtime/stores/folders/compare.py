@@ -54,6 +54,16 @@ class Findings(Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...]
     behind: frozenset[str]
     """Those of the problems that only say how far the folder has come."""
+    stands: Record | None
+    """The record that its ``state.json`` has, if that fits its history as it is there."""
+
+    def besides(self, own: int, inbox: int) -> tuple[str, ...]:
+        """The problems without those by which the folder lacks no more than so many events and
+        items of its inbox, the last ones."""
+        at = self.stands
+        if at is None or at.seq + own < self.record.seq or at.in_seq + inbox < self.record.in_seq:
+            return self.problems
+        return tuple([problem for problem in self.problems if problem not in self.behind])
 
 
 def look(
@@ -88,7 +98,7 @@ def look(
         wrong = [problem_in(path, NAME, *each) for each in found]
         behind.update(wrong if context.file is not None and not context.file.keeps else ())
         problems += wrong
-    unknown, state, wrong, is_behind = _look_at_state(disk, path, shown, size, stack)
+    stands, unknown, state, wrong, is_behind = _look_at_state(disk, path, shown, size, stack)
     behind.update(wrong if is_behind else ())
     problems += wrong
     missing = files.differences(path, record.thread.area.files)
@@ -101,6 +111,7 @@ def look(
         record=record, shown=shown, stack=stack, history=history, size=size, context=context,
         state=state, descriptor=descriptor, unknown=unknown, files=missing,
         problems=tuple(problems), behind=frozenset(behind),
+        stands=stands.record if stands and stands.history_bytes == len(data or b"") else None,
     )  # fmt: skip
 
 
@@ -126,26 +137,27 @@ def _look_at_descriptor(disk: Disk, path: str, info: RunInfo) -> tuple[bytes | N
 
 def _look_at_state(
     disk: Disk, path: str, record: Record, size: int, stack: Stack
-) -> tuple[Mapping[str, Json], bytes | None, list[str], bool]:
-    """Unknown keys to keep, what should stand there if something else does, why, and whether that
-    is only that it is behind."""
+) -> tuple[StateText | None, Mapping[str, Json], bytes | None, list[str], bool]:
+    """The state that stands there, unknown keys to keep, what should stand there if something else
+    does, why, and whether that is only that it is behind."""
     data = disk.read(f"{path}/state.json", MAX_JSON)
     if data is None:
         wanted = write_state(record, size, {}, stack)
-        return {}, wanted, [problem_in(path, "state.json", 0, MISSING)], True
+        return None, {}, wanted, [problem_in(path, "state.json", 0, MISSING)], True
     try:
         state = read_state(data)
     except BadValue as error:
         wanted = write_state(record, size, {}, stack)
         problem = problem_in(path, "state.json", 1, f"cannot be read: {error}")
-        return {}, wanted, [problem], False
+        return None, {}, wanted, [problem], False
     wanted = write_state(record, size, state.unknown, stack)
     # Read again, as what is there was: a default is left out by identity, not by value.
     again = read_state(wanted)
     if again == state:
-        return state.unknown, None, [], False
+        return state, state.unknown, None, [], False
     problem, is_behind = _difference(state, again)
-    return state.unknown, wanted, [problem_in(path, "state.json", 1, problem)], is_behind
+    problem = problem_in(path, "state.json", 1, problem)
+    return state, state.unknown, wanted, [problem], is_behind
 
 
 def _difference(state: StateText, wanted: StateText) -> tuple[str, bool]:

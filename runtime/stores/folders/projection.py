@@ -46,15 +46,22 @@ MAX_BEHIND: Final = 50_000
 """Events by which the folders may be behind before commits wait for them."""
 
 
-def agent_folders(folder: DataFolder, disk: Disk, reader: StoreReader) -> AgentFolders:
-    """The agents' folders of the store that ``reader`` reads."""
+def agent_folders(
+    folder: DataFolder, disk: Disk, reader: StoreReader, tip: int | None = None
+) -> AgentFolders:
+    """The agents' folders of the store that ``reader`` reads; ``tip`` is the last position that it
+    had when it was opened, if work goes on beside."""
 
     def events_of(run_id: str) -> Sequence[Event]:
         return [x.event for x in events_in(reader, run_id) if x.event.lane in ("own", "in")]
 
+    def count_new(run_id: str) -> tuple[int, int]:
+        lanes = [row.lane for row in reader.event_rows((run_id,), after=tip or 0)]
+        return lanes.count("own"), lanes.count("in")
+
     return AgentFolders(
         folder.agents, disk, events_of, folder.blobs, conversations=ConversationReader(reader),
-        runs=RunFiles(disk, reader),
+        runs=RunFiles(disk, reader), count_new=None if tip is None else count_new,
     )  # fmt: skip
 
 
@@ -99,7 +106,7 @@ class Projection:
 
     def _open(self, read: Callable[[], StoreReader], safe: int) -> Sequence[RunInfo]:
         self._reader = reader = read()
-        self._folders = agent_folders(self._folder, self._disk, reader)
+        self._folders = agent_folders(self._folder, self._disk, reader, self._position)
         self._unseen = deque(reader.described())
         found = map(ConversationReader(reader).info, reader.described(safe))
         return [info for info in found if info is not None]

@@ -124,7 +124,8 @@ class AgentFolders:
     included.  ``blobs`` is where contents of files are; without it there is no ``files/``.
     ``keep`` bounds how many folders are remembered.  ``conversations`` reads those with takeover
     frames, and may be left out where there are none: in what is being adopted.  ``runs`` writes
-    ``run.jsonl``.
+    ``run.jsonl``.  ``count_new`` says how many own events and items of its inbox a run has got
+    since the store was opened: a folder that lacks only some of these is in order.
     """
 
     def __init__(
@@ -137,6 +138,7 @@ class AgentFolders:
         keep: int = 1_000,
         conversations: ConversationReader | None = None,
         runs: RunFiles | None = None,
+        count_new: Callable[[str], tuple[int, int]] | None = None,
     ) -> None:
         self._root = str(root)
         self._disk = disk
@@ -144,6 +146,7 @@ class AgentFolders:
         self._files = FolderFiles(disk, blobs)
         self._keep = keep
         self._runs = runs
+        self._count_new = count_new
         self._contexts: ContextFiles | None = None
         if conversations is not None:
             self._contexts = ContextFiles(disk, conversations, keep)
@@ -358,7 +361,15 @@ class AgentFolders:
         folder = _Folder(info, path, found.record, found.size, found.unknown, found.stack)
         folder.shown = found.shown
         self._remember(info.run_id, folder)
-        return [] if is_new else list(dict.fromkeys([*found.problems, *kept]))
+        done = [problem for problem in kept if problem not in found.problems]
+        return [] if is_new else list(dict.fromkeys([*self._told(info, found), *done]))
+
+    def _told(self, info: RunInfo, found: Findings) -> Sequence[str]:
+        """The problems, but for what is not there yet since it is new."""
+        if self._count_new is None or not found.behind:
+            return found.problems
+        new = self._count_new(info.run_id)
+        return found.besides(*new) if any(new) else found.problems
 
     # ── words ────────────────────────────────────────────────────────────────────────────────
 
