@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -168,12 +168,16 @@ class Server:
         )
         return len(found)
 
-    def standby(self, folder: Path) -> "Server":
-        """A streaming standby, which this server's commits wait for from now on; not started."""
+    def standby(self, folder: Path, spaces: Mapping[Path, Path] | None = None) -> "Server":
+        """A streaming standby, which this server's commits wait for from now on; not started.
+
+        ``spaces``: where its tablespaces are, by where this server has them.
+        """
         standby = Server(self._programs, folder)
+        moved = [f"--tablespace-mapping={old}={new}" for old, new in (spaces or {}).items()]
         self._run(
             "pg_basebackup", "-D", str(standby.data), "-h", str(self.folder), "-p", str(self.port),
-            "-U", "hubbub", "-R", "-c", "fast", "--no-sync",
+            "-U", "hubbub", "-R", "-c", "fast", "--no-sync", *moved,
         )  # fmt: skip
         return standby
 

@@ -1,12 +1,10 @@
 """``Cast``: the processes of a story, and the servers that they are at work on."""
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 from time import monotonic, sleep, time
-from typing import Final, Protocol
+from typing import Final
 
-from support.postgres import Server
 from support.sql_history import watch_owners
 
 from hubbub.runtime.stores.postgres.schema import make_schema
@@ -14,8 +12,9 @@ from hubbub.runtime.stores.postgres.server.address import PostgresAddress
 from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
 from torture.killing import Problems
 from torture.member_process import MemberProcess
+from torture.servers import Servers
 
-__all__ = ["TO_GO_ON", "TO_OPEN", "Cast", "ServerPair"]
+__all__ = ["TO_GO_ON", "TO_OPEN", "Cast"]
 
 LOOPS: Final = ("asyncio", "trio")
 
@@ -31,20 +30,11 @@ SHARE_OF_FAILURES: Final = 0.03
 AN_HOUR: Final = 3600.0
 
 
-class ServerPair(Protocol):
-    """Servers of which one takes what is written."""
-
-    @property
-    def primary(self) -> Server: ...
-
-    def fail_over(self, moved: Callable[[int], None]) -> None: ...
-
-
 class Cast:
     """A channel and some workers on a schema of their own, each with a proxy to the server."""
 
     def __init__(
-        self, servers: ServerPair, folder: Path, seed: int, *, ttl: float, workers: int
+        self, servers: Servers, folder: Path, seed: int, *, ttl: float, workers: int
     ) -> None:
         folder.mkdir(parents=True)
         self.servers, self.folder, self.seed, self.ttl = servers, folder, seed, ttl
@@ -58,6 +48,8 @@ class Cast:
         self.dead: list[MemberProcess] = []
         self.ends: list[tuple[str, float]] = []
         """Workers that were killed, or stopped for longer than their lease, and when."""
+        self._is_upgraded = False
+        """Whether the tables are those of the next version."""
         self.leaving: list[float] = []
         """Seconds that workers took to leave in order."""
 
@@ -91,13 +83,22 @@ class Cast:
         """The next one, which listens from where the last one had come to."""
         self.channels.append(self._start(f"channel{self._lives}", "channel"))
 
-    def start_worker(self, *, ticks: bool = True) -> None:
-        """Some of them have groups that fail, and some a clock that is an hour off."""
+    def upgrade(self) -> None:
+        """Have another worker that is of the next version, and changes the tables."""
+        self._is_upgraded = True
+        self.start_worker(is_next=True)
+
+    def start_worker(self, *, ticks: bool = True, is_next: bool = False) -> None:
+        """Some have groups that fail, some a clock that is an hour off; after an upgrade some are
+        of one version and some of the other."""
         number = self._lives
+        is_next = is_next or (self._is_upgraded and self.draw.random() < 0.5)
         inject = SHARE_OF_FAILURES if number % 3 == 1 else 0
         late = AN_HOUR * self.draw.choice((-1, 1)) if number % 3 == 2 else 0
         self.workers.append(
-            self._start(f"worker{number}", "worker", inject=inject, late=late, ticks=ticks)
+            self._start(
+                f"worker{number}", "worker", inject=inject, late=late, ticks=ticks, next=is_next
+            )
         )
 
     def _start(self, name: str, role: str, **options: object) -> MemberProcess:

@@ -125,10 +125,27 @@ def failover(cast: Cast) -> None:
     cast.servers.fail_over(moved)
 
 
+def disk_full(cast: Cast) -> None:
+    """Leave the tables no room to grow for a while."""
+    disk = cast.servers.disk
+    assert disk is not None
+    disk.fill()
+    try:
+        sleep(cast.draw.uniform(0.5, cast.ttl + 1.5))
+    finally:
+        disk.free()
+
+
+def upgrade(cast: Cast) -> None:
+    """A worker of the next version takes the place of one; others go on as they are."""
+    cast.upgrade()
+    cast.leave(cast.busiest())
+
+
 FAULTS: Final[dict[str, Fault]] = {
     "kill": kill, "hang_up": hang_up, "pause": pause, "leave": leave, "end": end, "cut": cut,
     "unanswered": unanswered, "refuse": refuse, "slow": slow, "restart": restart,
-    "freeze": freeze, "failover": failover,
+    "freeze": freeze, "failover": failover, "upgrade": upgrade, "disk_full": disk_full,
 }  # fmt: skip
 
 HARMLESS: Final = ("kill", "hang_up", "pause", "leave")

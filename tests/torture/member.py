@@ -15,6 +15,7 @@ import random
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import anyio
@@ -22,6 +23,7 @@ import anyio
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support.postgres_faults import INJECTED, Moment, faulty_connection, inject
+from support.postgres_formats import NEXT, version
 
 from hubbub import Runtime
 from hubbub.hub.events import SessionPrompt
@@ -165,13 +167,15 @@ def main() -> None:
     parser.add_argument("--ttl", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--life", type=int, default=0, help="which process of the story it is")
+    parser.add_argument("--next", action="store_true", help="be a program of the next version")
     parser.add_argument("--ticks", action="store_true", help="fire the schedule")
     parser.add_argument("--inject", type=float, default=0.0, help="share of groups that fail")
     parser.add_argument("--late", type=float, default=0.0, help="seconds its clock is late")
     options = parser.parse_args()
     member = Member(options)
     do = member.work if options.role == "worker" else member.carry
-    anyio.run(do, backend=options.loop)
+    with version(*NEXT) if options.next else nullcontext():
+        anyio.run(do, backend=options.loop)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,11 @@ from typing import Any, Final
 from support.promises import Said
 from support.sql_history import history_problems
 
-from torture.cast import TO_GO_ON, Cast, ServerPair
+from torture.cast import TO_GO_ON, Cast
 from torture.faults import FAULTS, HARMLESS
 from torture.heard import read_heard
 from torture.killing import Problems
+from torture.servers import Servers
 from torture.story_count import StoryCount
 from torture.take_overs import Disturbance, TakeOvers
 
@@ -30,7 +31,7 @@ class Story:
     """
 
     def __init__(
-        self, servers: ServerPair, folder: Path, seed: int, *, ttl: float, spare: float,
+        self, servers: Servers, folder: Path, seed: int, *, ttl: float, spare: float,
         workers: int = WORKERS,
     ) -> None:  # fmt: skip
         self._cast = Cast(servers, folder, seed, ttl=ttl, workers=workers)
@@ -80,6 +81,10 @@ class Story:
                 f"doubled: {key} of {run_id} was {status}"
                 for run_id, key, status in cast.said("again") if status != "duplicate"
             ]  # fmt: skip
+            problems += [
+                f"refused: {run_id} {' '.join(reason)}" for run_id, *reason in cast.said("refused")
+                if reason not in _EXPECTED
+            ]  # fmt: skip
             problems += self._late(db)
             if problems:
                 self._keep(db)
@@ -128,6 +133,9 @@ class Story:
             heard={"channel": heard},
         )
 
+
+_EXPECTED: Final = (["ended"], ["terminated"])
+"""Why something may be refused."""
 
 _KEPT: Final = {
     "events": "SELECT position, address.run_id, root, lane, seq, writer, body FROM event "

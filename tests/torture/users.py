@@ -61,7 +61,7 @@ class Users:
             opened = await self._hub.open(
                 "lead", session_key=f"user{user}x{life}", env={SECRET: secret}
             )
-            if not self._is_accepted(opened):
+            if not await self._is_accepted(opened):
                 continue
             self._tell("opened", opened.run_id)
             self._tell("secret", opened.run_id, secret)
@@ -72,7 +72,7 @@ class Users:
                 await self._wait(opened.run_id, name, draw)
             if draw.random() < 0.3:
                 ended = await self._hub.terminate(opened.run_id, "enough")
-                if self._is_accepted(ended):
+                if await self._is_accepted(ended):
                     self._tell("terminated", opened.run_id)
 
     async def _order(self, run_id: str, name: str, draw: random.Random) -> bool:
@@ -81,7 +81,7 @@ class Users:
         orders = " ".join(f"{what}#{name}o{at}" for at, what in enumerate(whats))
         message, start = Message(orders, key=name), perf_counter()
         receipt = await self._hub.send_to_run(run_id, message)
-        if not self._is_accepted(receipt):
+        if not await self._is_accepted(receipt):
             return False
         self._tell("accepted", run_id, name, round(1000 * (perf_counter() - start), 2))
         if draw.random() < 0.2:
@@ -97,7 +97,7 @@ class Users:
                 await self._runtime.result(run_id)
         elif chance < 0.6:
             receipt = await self._hub.interrupt(run_id, name)
-            if self._is_accepted(receipt):
+            if await self._is_accepted(receipt):
                 self._tell("interrupted", run_id, name)
         await anyio.sleep(draw.random() * PAUSE)
 
@@ -105,16 +105,18 @@ class Users:
         """One code agent after another."""
         for job in count(1):
             opened = await self._hub.open("clerk", f"c{self._life}n{number}j{job}")
-            if not self._is_accepted(opened):
+            if not await self._is_accepted(opened):
                 continue
             self._tell("opened", opened.run_id)
             outcome = await self._runtime.finished(opened.run_id)
             self._tell("finished", opened.run_id, outcome.outcome)
 
-    def _is_accepted(self, receipt: Receipt) -> bool:
+    async def _is_accepted(self, receipt: Receipt) -> bool:
         """Whether something was accepted, or is there already."""
         if receipt.status == "rejected":
             self._tell("refused", receipt.run_id or "-", receipt.reason)
+            if receipt.failed_store:  # The member says so, and that ends the story.
+                await anyio.sleep_forever()
         return receipt.status != "rejected"
 
     # ── prompts ──────────────────────────────────────────────────────────────────────────────

@@ -8,7 +8,10 @@ from torture.nemesis import Pace, live_stories
 pytestmark = pytest.mark.long
 
 FOR_A_BUSY_MACHINE = 6.0
-FAULTS = ("kill", "unanswered", "cut", "pause", "hang_up", "end", "leave", "restart", "failover")
+FAULTS = (
+    "kill", "unanswered", "cut", "pause", "hang_up", "end", "leave", "upgrade", "restart",
+    "failover",
+)  # fmt: skip
 
 
 @pytest.mark.spec("X-02", "X-03", "X-04", "X-06")
