@@ -62,11 +62,21 @@ BENCHMARKS: dict[str, Benchmark] = {
     "import": run_figures.import_time,
     "shared-steps": shared_figures.steps,
     "shared-ack": shared_figures.ack,
+    "shared-busy": shared_figures.busy_ack,
     "shared-heard": shared_figures.heard,
     "shared-store": shared_figures.store,
     "shared-take-over": shared_figures.take_over,
 }
-ONE_LOOP = ("cached", "import", "memory", "worlds", "week", "shared-steps", "shared-take-over")
+ONE_LOOP = (
+    "cached",
+    "import",
+    "memory",
+    "worlds",
+    "week",
+    "shared-busy",
+    "shared-steps",
+    "shared-take-over",
+)
 """What is the same whichever loop runs, or takes long."""
 
 LOOPS: tuple[Loop, ...] = ("asyncio", "trio")
