@@ -92,8 +92,9 @@ class Hub(Sending, Subscribing):
         self.addressing = self.pipeline.addressing
         self.dispatcher = self.pipeline.dispatcher
         self.share = HubShare(
-            self.dispatcher, self.prompts.replied_elsewhere, self._ended_elsewhere
-        )
+            self.dispatcher, self.prompts.replied_elsewhere, self.prompts.heard_elsewhere,
+            self._ended_elsewhere,
+        )  # fmt: skip
         self.addressing.is_shared = self.share.sharing is not None
         bus = bus_of(self.journal)
         self._relay = (
@@ -114,8 +115,9 @@ class Hub(Sending, Subscribing):
         await self.pipeline.begin()
         self.share.begin()
         try:
-            await self.prompts.begin()
+            await self.prompts.noted.begin()
             await self.tasks.open()
+            self.prompts.noted.opened()
             if self._relay is not None:
                 self._relay.begin()
         except BaseException:

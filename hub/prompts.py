@@ -15,9 +15,10 @@ both are in its journal.
 A prompt ends exactly once, by a ``session:prompt:end`` with a reason.  If a run asked, the event is
 written to that run's lane when the reply is taken, the prompt times out, the run is interrupted or
 ends, or a restart finds the prompt lost with its process.  Otherwise it is written to the hub's
-lane, upon the reply, a timeout, the asker's cancellation, the end of the hub, or the next opening
-of the store.  From then on replies are rejected.  They are rejected already while an interruption
-or termination of the asker is on its way to the store, which would be committed first.
+lane, upon the reply, a timeout, the asker's cancellation, the end of the hub, or the death of its
+process (``hub/delivery/asked_notes.py``).  From then on replies are rejected.  They are rejected
+already while an interruption or termination of the asker is on its way to the store, which would be
+committed first.
 """
 
 import inspect
@@ -28,6 +29,7 @@ from typing import Any, Final, Protocol
 import anyio
 import anyio.lowlevel
 
+from hubbub.hub.delivery.asked_notes import AskedNotes
 from hubbub.hub.delivery.ended_prompts import HUB_CLOSED, EndedPrompts, is_run_address
 from hubbub.hub.delivery.pending_prompt import (
     EXPIRED,
@@ -58,13 +60,8 @@ from hubbub.hub.values import check_options, check_seconds
 
 __all__ = ["Asker", "Prompts"]
 
-NOTE: Final = "asked"
-"""Where the store keeps the ids of the open prompts that are no run's."""
-
 USER: Final = "user"
 """The address of anybody who answers ``session:prompt`` events."""
-
-LOST: Final = "lost: the process stopped"
 
 Service = Callable[..., Any | Awaitable[Any]]
 
@@ -95,11 +92,13 @@ class Prompts:
         self._of_run: dict[str, dict[str, PendingPrompt]] = {}
         self._asleep: dict[str, list[PendingPrompt]] = {}
         """Prompts that end with their asker's run, whose end is not committed yet."""
-        self._is_shared = sharing_of(pipeline.journal) is not None
-        deliver = pipeline.deliver if self._is_shared else None
+        deliver = pipeline.deliver if sharing_of(pipeline.journal) is not None else None
         self._tasks = tasks
         self._ended = EndedPrompts(
             pipeline.journal, tasks, pipeline.ports.clock, deliver, pipeline.addressing
+        )
+        self.noted = AskedNotes(
+            pipeline.journal, tasks, pipeline.ports.clock, pipeline.submit, self._ended.remember
         )
         self._stopping: dict[str, list[str]] = {}
         """Reasons of the interruptions and terminations on their way to runs that ask, in order."""
@@ -108,15 +107,6 @@ class Prompts:
         """The calls of services that are under way."""
         self._number = 0
         self._is_closed = False
-
-    async def begin(self) -> None:
-        """End the prompts that were open when the previous process stopped."""
-        if self._is_shared:  # What is noted there, other processes may ask still.
-            return
-        asked = (await self._pipeline.journal.notes(NOTE)).get(NOTE, "")
-        for prompt_id in asked.split():
-            self._ended.remember(prompt_id, LOST)
-            self._write(SessionPromptEnd(prompt_id=prompt_id, reason=LOST))
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────
 
@@ -299,8 +289,7 @@ class Prompts:
         """Record what nobody's run asks, and what of that is open now."""
         is_end = isinstance(event, SessionPromptEnd)
         asked = [each.id for each in self._open.values() if each.is_announced]
-        note = " ".join(id_ for id_ in asked if not (is_end and id_ == event.prompt_id))
-        self._pipeline.record(event, None if self._is_shared else {NOTE: note})
+        self.noted.write(event, [x for x in asked if not (is_end and x == event.prompt_id)])
 
     # ── replying ─────────────────────────────────────────────────────────────────────────────
 
@@ -339,6 +328,16 @@ class Prompts:
         prompt = self._open.get(reply.prompt_id)
         if prompt is not None and not prompt.ended:
             prompt.answer = reply
+
+    def heard_elsewhere(self, event: SessionPrompt | SessionPromptEnd) -> None:
+        """Another process asks in nobody's name, or has ended such a prompt: for the one that asks,
+        where that seemed to have died."""
+        if isinstance(event, SessionPrompt):
+            self.noted.watch()
+            return
+        if (prompt := self._open.get(event.prompt_id)) is not None:
+            prompt.is_announced = False  # Its end is on record.
+        self.end(event.prompt_id, event.reason)
 
     # ── ending ───────────────────────────────────────────────────────────────────────────────
 

@@ -404,6 +404,19 @@ async def check_hand_over_is_from_the_call_on(make_store: MakeSharedStore) -> No
         assert (one.told_before_loss, len(one.told)) == (told, told + 1)
 
 
+async def check_who_is_at_work_is_known(make_store: MakeSharedStore) -> None:
+    """Channels, too; who has died is not, once its lease is over."""
+    store = make_store()
+    async with members_of(store, channels=1) as (one, other, channel):
+        numbers = [member.share.number for member in (one, other, channel)]
+        assert set(await one.share.at_work()) == set(numbers) and len(set(numbers)) == 3
+        await channel.die()
+        await other.leave()
+        with anyio.fail_after(10 * store.ttl):
+            while set(await one.share.at_work()) != {numbers[0]}:  # noqa: ASYNC110
+                await anyio.sleep(store.ttl / 5)
+
+
 SHARING_CHECKS: Final[tuple[SharingCheck, ...]] = (
     check_everybody_is_told_everything_in_one_order,
     check_flush_hears_what_is_there,
@@ -422,5 +435,6 @@ SHARING_CHECKS: Final[tuple[SharingCheck, ...]] = (
     check_handed_over_trees_are_others,
     check_who_drains_claims_nothing,
     check_hand_over_is_from_the_call_on,
+    check_who_is_at_work_is_known,
 )
 """All of them."""

@@ -7,28 +7,43 @@ Of a store that is one process's it hears nothing, and everything is its own.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
 
 from hubbub.hub.delivery.dispatch import Dispatcher
-from hubbub.hub.events import AgentComplete, Event, InLane, SessionReply
+from hubbub.hub.events import (
+    AgentComplete,
+    Event,
+    InLane,
+    SessionPrompt,
+    SessionPromptEnd,
+    SessionReply,
+)
 from hubbub.hub.store.sharing import Sharing, sharing_of
 
 __all__ = ["HubShare"]
+
+_OF_PROMPTS: Final = (SessionReply, SessionPrompt, SessionPromptEnd)
 
 
 class HubShare:
     """A hub as the journal of a shared store knows it."""
 
-    __slots__ = ("_dispatcher", "_early", "_has_offered", "_replied", "_run_ended", "sharing")
+    __slots__ = (
+        "_dispatcher", "_early", "_has_offered", "_prompted", "_replied", "_run_ended", "sharing",
+    )  # fmt: skip
 
     def __init__(
         self,
         dispatcher: Dispatcher,
         replied: Callable[[SessionReply], object],
+        prompted: Callable[[SessionPrompt | SessionPromptEnd], object],
         run_ended: Callable[[str], object],
     ) -> None:
         self._dispatcher = dispatcher
         self._replied = replied
         """Called for a reply that another process has brought, ahead of its dispatch."""
+        self._prompted = prompted
+        """Called for what another process asks in nobody's name, and for the end of that."""
         self._early: dict[str, None] = {}
         """Trees that were claimed before there was an owner of runs."""
         self._has_offered = False
@@ -67,7 +82,12 @@ class HubShare:
         dispatcher = self._dispatcher
         owner = dispatcher.owner
         for event in events:
-            if isinstance(event, SessionReply) and event.lane == "in":
+            if not isinstance(event, _OF_PROMPTS):
+                continue
+            if not isinstance(event, SessionReply):
+                if event.lane == "hub":
+                    self._prompted(event)
+            elif event.lane == "in":
                 self._replied(event)
         if owner is not None:
             dispatcher.mail.extend([x for x in events if isinstance(x, InLane) and x.lane == "in"])

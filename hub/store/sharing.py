@@ -60,6 +60,15 @@ class Sharing(Protocol):
         """Whether this process may own trees; else it only carries channels."""
         ...
 
+    @property
+    def number(self) -> int:
+        """That of this process's lease, as far as it knows: another one after it was over."""
+        ...
+
+    async def at_work(self) -> Collection[int]:
+        """The numbers of the leases that are not over, those of channels included."""
+        ...
+
     def offer(self, agents: Collection[str] | None, capacity: int | None) -> None:
         """Say which trees may be this process's: at most ``capacity`` whose root is one of these
         agents'.  ``None``: of any agent, and any number, as before the first call.

@@ -65,7 +65,6 @@ SENT: Final = (
     "the run may be another process's by now: its inbox takes the reply, which counts there"
 )
 LONG: Final = "what is attacked is no store; on a server it takes a minute"
-NOT_ENDED: Final = "a prompt that no run asks is not ended for a process that has died"
 IN_MEMORY: Final = "its store is in memory"
 
 ELSEWHERE: Final = {
@@ -105,7 +104,6 @@ ELSEWHERE: Final = {
     "test_an_opening_that_names_no_agent_is_the_default_agent_s": BESIDE,
     "test_contents_stand_beside_the_journal": BLOBS,
     "test_context_is_rebuilt_after_the_latest_reset": BESIDE,
-    "test_each_prompt_ends_once_and_each_accepted_reply_has_one_outcome": NOT_ENDED,
     "test_first_messages_that_come_at_once_make_one_agent": BESIDE,
     "test_it_is_the_same_over_the_disk": SEVERAL,
     "test_it_outlives_a_restart_and_stands_in_what_people_read": BESIDE,

@@ -273,6 +273,13 @@ class SharedMemoryJournal:
         self._is_due = True
         self._work.set()
 
+    @property
+    def number(self) -> int:
+        return self._lease
+
+    async def at_work(self) -> Collection[int]:
+        return await self.link.ask(self._memory.at_work)
+
     async def hand_over(self, root_run_ids: Collection[str]) -> None:
         roots = [root for root in root_run_ids if root in self._owned]
         self._handing.update(roots)

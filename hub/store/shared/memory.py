@@ -145,6 +145,10 @@ class SharedMemory:
         held = {x.number for x in self._leases.values() if not x.is_over and x.expires >= now}
         return [root for root, tree in self._trees.items() if tree.owner not in held]
 
+    def at_work(self) -> Collection[int]:
+        """The numbers of the leases that are not over."""
+        return [lease.number for lease in self._leases.values() if not lease.is_over]
+
     # ── leases ───────────────────────────────────────────────────────────────────────────────
 
     def join(

@@ -92,6 +92,11 @@ class PostgresReads(QueuedStore):
     async def _runs_of(self, root_run_ids: Collection[str]) -> Sequence[RunInfo]:
         return await self._ask(partial(self._reader.runs_of, root_run_ids))
 
+    async def _at_work(self) -> Collection[int]:
+        select = "SELECT id FROM worker WHERE live"
+        found = await self._ask(lambda: self._reader_db.execute(select).fetchall())
+        return frozenset(number for (number,) in found)
+
     async def ready(self) -> Sequence[str]:
         """Of the trees that are owned; like ``timed``."""
         found = await self._ask(partial(self._owned_runs, "run.run_id", "ready = 1"))

@@ -45,8 +45,9 @@ _UNKNOWN: Final = (CustomEvent, UnknownEvent)
 class PostgresShare:
     """The ``Sharing`` of a store in PostgreSQL.
 
-    ``hand_over``, ``drain`` and ``runs_of`` do in the database what the methods say; ``attached``
-    is called when there is somebody to be told, ``offered`` when another offer is to be known.
+    ``hand_over``, ``drain``, ``at_work`` and ``runs_of`` do in the database what the methods say;
+    ``attached`` is called when there is somebody to be told, ``offered`` when another offer is to
+    be known.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class PostgresShare:
         ttl: float,
         hand_over: Callable[[Mapping[str, int]], Awaitable[None]],
         drain: Callable[[], Awaitable[None]],
+        at_work: Callable[[], Awaitable[Collection[int]]],
         runs_of: Callable[[Collection[str]], Awaitable[Sequence[RunInfo]]],
         attached: Callable[[], object],
         offered: Callable[[], object],
@@ -65,6 +67,9 @@ class PostgresShare:
         self.is_worker = is_worker
         self._ttl = ttl
         self._do_hand_over, self._do_drain, self._do_runs_of = hand_over, drain, runs_of
+        self._do_at_work = at_work
+        self.number = 0
+        """That of the lease; see ``Sharing``."""
         self._attached, self._offered = attached, offered
         self.sharer: Sharer | None = None
         self.drains = False
@@ -105,6 +110,10 @@ class PostgresShare:
         self.offered = Offer(None if agents is None else frozenset(agents), capacity)
         self.drains = False
         self._offered()
+
+    async def at_work(self) -> Collection[int]:
+        """The numbers of the leases that are not over."""
+        return await self._do_at_work()
 
     async def runs_of(self, root_run_ids: Collection[str]) -> Sequence[RunInfo]:
         """Every live run of these trees, by creation."""

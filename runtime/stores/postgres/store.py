@@ -99,8 +99,8 @@ class PostgresStore(PostgresReads):
         """What is written of the batch under way."""
         self._share = PostgresShare(
             self._ports.clock, is_worker=is_worker, ttl=ttl, hand_over=self._hand_over,
-            drain=self._drain, runs_of=self._runs_of, attached=self._attached,
-            offered=self._offered,
+            drain=self._drain, at_work=self._at_work, runs_of=self._runs_of,
+            attached=self._attached, offered=self._offered,
         )  # fmt: skip
         self.sharing: Sharing = self._share
 
@@ -133,6 +133,7 @@ class PostgresStore(PostgresReads):
             number = self._ports.ids.number()
             self._share.begin(clock.monotonic())
             await self._reach(self._writing, partial(self._open_writer, f"postgres-{number:012x}"))
+            self._share.number = self._lease.worker
             await self._reach(self._reading, self._open_reader)
             await self._hearing.look()
             await self._tasks.open()
@@ -316,6 +317,7 @@ class PostgresStore(PostgresReads):
         self._hearing.lose("others have ended it")
         asked_at = self._ports.clock.monotonic()
         await self._on_writer(self._lease.begin_again)
+        self._share.number = self._lease.worker
         self._hearing.joined(asked_at)
 
     async def _on_writer(self, do: Callable[[], None]) -> None:

@@ -7,7 +7,9 @@ from support.workers import until, workers
 
 from hubbub import agent, tool
 from hubbub.agents.model import UserMessage
-from hubbub.hub.events import AgentComplete, SessionPrompt
+from hubbub.hub.delivery.asked_notes import LOST
+from hubbub.hub.errors import Closed, PromptClosed
+from hubbub.hub.events import AgentComplete, SessionPrompt, SessionPromptEnd
 from hubbub.runtime.models.scripted import FunctionModel, call, reply
 
 pytestmark = pytest.mark.anyio
@@ -110,3 +112,60 @@ async def test_worker_that_has_lost_a_run_answers_nothing_for_it():
         outcome = await one.runtime.outcomes.result(run.run_id)
         assert "no" in outcome.output
         assert not any(isinstance(x, AgentComplete) for x in one.heard)
+
+
+async def asks(hub, told):
+    """Ask in nobody's name; what became of it goes to ``told``."""
+    try:
+        told.append(await hub.ask("user", "Which one?"))
+    except PromptClosed as error:
+        told.append(error.reason)
+    except Closed as error:  # Its process is gone.
+        told.append(str(error))
+
+
+def ends_of(worker):
+    return [x.reason for x in worker.heard if isinstance(x, SessionPromptEnd)]
+
+
+async def test_what_nobody_asks_ends_once_when_the_process_that_asked_has_died():
+    async with workers(lambda: [asker], 4) as store, anyio.create_task_group() as group:
+        one, *others = store.all
+        group.start_soon(asks, one.hub, [])
+        (prompt,) = await shown(others[0])
+        await anyio.sleep(60)
+        assert not ends_of(others[0]), "it is at work"
+        await one.die()
+        await until(lambda: all(ends_of(x) for x in others), 2 * store.place.ttl)
+        late = await others[0].hub.reply(prompt.prompt_id, "this one")
+        assert (late.status, late.reason) == ("rejected", LOST)
+        await anyio.sleep(60)
+        assert [ends_of(x) for x in others] == [[LOST]] * 3
+
+
+async def test_what_nobody_asks_ends_though_nobody_else_was_there_when_its_process_died():
+    async with workers(lambda: [asker], 1) as store, anyio.create_task_group() as group:
+        (one,) = store.all
+        group.start_soon(asks, one.hub, [])
+        await shown(one)
+        await one.die()
+        next_one = await store.begin()
+        await until(lambda: ends_of(next_one) == [LOST], 2 * store.place.ttl)
+
+
+async def test_who_was_taken_for_dead_hears_that_what_it_asked_has_ended():
+    async with workers(lambda: [asker]) as store, anyio.create_task_group() as group:
+        one, other = store.all
+        told = []
+        group.start_soon(asks, one.hub, told)
+        await shown(other)
+        one.link.cut()
+        await until(lambda: ends_of(other) == [LOST], 2 * store.place.ttl)
+        one.link.mend()
+        await until(lambda: told == [LOST])
+        group.start_soon(asks, one.hub, told)
+        (_, again) = await shown(one, 2)
+        await anyio.sleep(60)
+        assert (await one.hub.reply(again.prompt_id, "that one")).accepted
+        await until(lambda: told == [LOST, "that one"])
+        assert ends_of(other) == [LOST, "answered"]

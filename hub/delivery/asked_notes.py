@@ -1,0 +1,111 @@
+"""``AskedNotes``: which prompts that no run asks are open, as the store notes it.
+
+By that they end although the process that asked has died:
+
+    a store that is one process's    by whoever opens it next
+    one that several share           each process notes its own, under the number of its lease; when
+                                     that is over, whoever has heard of them ends them, and one does
+
+A process whose lease is over though it lives, for it was paused or cut off, is taken for dead here,
+too: it hears that its prompts have ended.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from hubbub.hub.delivery.scope import stamped
+from hubbub.hub.errors import HubbubError
+from hubbub.hub.events import SessionPrompt, SessionPromptEnd
+from hubbub.hub.logs import log
+from hubbub.hub.ports import Clock
+from hubbub.hub.store.journal import Commit, Journal
+from hubbub.hub.store.sharing import sharing_of
+from hubbub.hub.task_host import TaskHost
+
+__all__ = ["AskedNotes"]
+
+NOTE: Final = "asked"
+"""Where the ids are; in a store that several share, with the number of a lease behind it."""
+
+LOST: Final = "lost: the process stopped"
+
+LOOK: Final = 2.0
+"""Seconds between two looks at who is at work, while others ask."""
+
+
+class AskedNotes:
+    """The notes of one hub, and what it does about those of others."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        tasks: TaskHost,
+        clock: Clock,
+        submit: Callable[[Commit], object],
+        ended: Callable[[str, str], object],
+    ) -> None:
+        self._journal = journal
+        self._sharing = sharing_of(journal)
+        self._tasks = tasks
+        self._clock = clock
+        self._submit = submit
+        self._ended = ended
+        """Called with the id of a prompt of a process that has died, and the reason."""
+        self._is_wanted = self._is_watching = False
+
+    async def begin(self) -> None:
+        """End what was open when the previous process stopped."""
+        if self._sharing is None:
+            self._end_all(NOTE, (await self._journal.notes(NOTE)).get(NOTE, ""))
+        else:
+            self._is_wanted = await self._look()
+
+    def write(self, event: SessionPrompt | SessionPromptEnd, asked: Iterable[str]) -> None:
+        """Record that a prompt opens or ends, and which are open now."""
+        key = NOTE if self._sharing is None else f"{NOTE}:{self._sharing.number}"
+        events = (stamped(event, self._clock.now()),)
+        self._submit(Commit(events=events, notes={key: " ".join(asked)}))
+
+    def watch(self) -> None:
+        """Others ask, or may: look from time to time whether they are at work still."""
+        self._is_wanted = True
+        self.opened()
+
+    def opened(self) -> None:
+        """There are tasks from now on."""
+        if self._is_wanted and self._tasks.is_open and not self._is_watching:
+            self._is_watching = True
+            self._tasks.start(self._watch(), name="hubbub asked", steady=True)
+
+    async def _watch(self) -> None:
+        try:
+            while self._is_wanted:
+                await self._clock.sleep(LOOK)
+                self._is_wanted = False  # Unless more is asked meanwhile.
+                if await self._look():
+                    self._is_wanted = True
+        except HubbubError as error:  # The store has failed, which others say.
+            log.warning("prompts.unwatched", error=str(error))
+        finally:
+            self._is_watching = False
+
+    async def _look(self) -> bool:
+        """End what those asked that are not at work any more; whether others ask still."""
+        assert self._sharing is not None
+        at_work = await self._sharing.at_work()
+        notes = await self._journal.notes(f"{NOTE}:")
+        own = f"{NOTE}:{self._sharing.number}"
+        others = {key: text for key, text in notes.items() if text and key != own}
+        gone = [key for key in others if key.rpartition(":")[2] not in map(str, at_work)]
+        for key in gone:
+            self._end_all(key, others[key])
+        return bool(others)  # Also of those that are gone: to see that this was so.
+
+    def _end_all(self, key: str, text: str) -> None:
+        """In one commit, which is nobody's where another process was quicker."""
+        ends = [SessionPromptEnd(prompt_id=each, reason=LOST) for each in text.split()]
+        for each in ends:
+            self._ended(each.prompt_id, each.reason)
+        if ends:
+            events = tuple([stamped(each, self._clock.now()) for each in ends])
+            self._submit(Commit(events=events, notes={key: ""}, notes_expect={key: text}))
