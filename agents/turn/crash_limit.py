@@ -10,15 +10,16 @@ Rules
 * Three is ``max_crashes`` where nobody says otherwise; then two is one less.
 * A process that dies does not say which run was the cause.  So the first two deaths count for every
   run that was at work, and those that have two, the *suspects*, are then restored one after
-  another: each is *tried* until it has made progress, waits, is over, or its time has passed.  A
-  third death counts for the one that was being tried, and for no other.
+  another, or in groups where they are many: each is *tried* until it has made progress, waits, is
+  over, or its time has passed.  A third death counts for one that was being tried alone, and for no
+  other.
 * Where nobody was being tried, or more than one, it is not known whose death it was.  Such a one
-  counts for no suspect.
+  counts for no suspect; of a group, smaller ones are tried next.
 * "In a row" ends when a run makes progress, or has come as far as to wait.
 * Why a run came back is in its ``agent:restore``; what is counted is read from the lane.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Final
 
 from hubbub.agents.state.thread import Thread
@@ -71,7 +72,7 @@ def crash_cause(
     is_waiting: bool,
     is_blamed: bool,
     is_held: bool,
-    tried: tuple[str, ...],
+    tried: Set[str],
     max_crashes: int = MAX_CRASHES,
 ) -> str:
     """Why a run comes back whose process died: empty where that counts.

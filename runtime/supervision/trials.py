@@ -1,17 +1,22 @@
 """``Trials``: runs whose process may die of them are restored one after another.
 
-    found at boot ─► others go on at once ─► the first suspect ─► the next one ─► … ─► over
+    found at boot ─► others go on at once ─► the first suspects ─► the next ones ─► … ─► over
                      until each made progress, or ten seconds
 
 A suspect (agents/turn/crash_limit.py) is not in memory until its turn comes; what is sent to it
-waits in its inbox.  The next one's turn comes when the one at hand has made progress, waits, is
+waits in its inbox.  The next turn comes when whoever has this one has made progress, waits, is
 over, or ten seconds have passed.
+
+There are as many turns as ``TURNS``: up to so many suspects have one each, of more a group has one
+together.  Whoever was tried together when a process died goes first in the next, in smaller groups,
+down to one; so one among thousands is found with three deaths more than one among a few, and it
+takes as long.
 
 A suspect is *tried* for as long as a process has lived that continued with all of them at once; so
 who was tried alone at a death is guilty of it, however long it takes.  Who is tried says a note of
-the store: it is written in the commit that restores a suspect.  Where none was tried any more, the
-next runtime tries each for twice as long; where more than one was, or none, it gives each all of
-that time before the next one's turn.
+the store: it is written, with the whole group, in the commit that restores the first of them, ahead
+of anything that they do.  Where none was tried any more, the next runtime tries each for twice as
+long; where more than one was, or none, it gives each all of that time before the next turn.
 
 Nothing of this costs anything where no process has died.
 """
@@ -37,6 +42,9 @@ from hubbub.runtime.kernel.timers import Timer
 
 __all__ = ["Trials"]
 
+TURNS: Final = 16
+"""How many turns there are, however many suspects."""
+
 NOTE: Final = "runs:tried"
 """The note's key.  Its text: a ``_Tried`` as JSON."""
 
@@ -57,9 +65,9 @@ class Trials:
     """The suspects of one runtime."""
 
     __slots__ = (
-        "_before", "_blamed", "_has_begun", "_is_shared", "_lived", "_noted", "_others", "_pending",
-        "_services", "_spacing", "_stamp", "_start", "_suspects", "_time", "_timer", "_tried",
-        "_unseen", "_were_held", "is_on", "turn",
+        "_before", "_blamed", "_groups", "_has_begun", "_is_shared", "_lived", "_noted", "_others",
+        "_pending", "_services", "_spacing", "_stamp", "_start", "_suspects", "_time", "_timer",
+        "_tried", "_turn", "_unseen", "_were_held", "is_on",
     )  # fmt: skip
 
     def __init__(self, services: Services, start: Callable[[str], object]) -> None:
@@ -67,7 +75,7 @@ class Trials:
         self._is_shared = services.hub.share.sharing is not None
         self._start = start
         """Has a suspect restored whose turn it is."""
-        self._before: tuple[str, ...] = ()
+        self._before: frozenset[str] = frozenset()
         """The runs that were tried when the process before this one died."""
         self._were_held: frozenset[str] = frozenset()
         self._blamed: set[str] = set()
@@ -84,8 +92,11 @@ class Trials:
         self._pending: set[str] = set()
         """Runs that were restored from a death and have not made progress since."""
         self._has_begun = False
-        self.turn = ""
-        """The suspect that was restored last, or is about to be."""
+        self._groups = {True: 1, False: 1}
+        """How many suspects have a turn together: of those that were tried at the last death, and
+        of the others."""
+        self._turn: set[str] = set()
+        """The suspects that were restored last, or are about to be, and have not got on."""
         self._tried: dict[str, float] = {}
         """Until when (monotonic) each is tried."""
         self._timer: Timer | None = None
@@ -109,7 +120,7 @@ class Trials:
         except msgspec.DecodeError as error:  # Then nobody is a suspect yet.
             log.warning("trials.unreadable", note=NOTE, error=str(error))
             return
-        self._before, self._were_held = noted.tried, frozenset(noted.held)
+        self._before, self._were_held = frozenset(noted.tried), frozenset(noted.held)
         self._blamed = {*noted.blamed, *(noted.tried if len(noted.tried) == 1 else ())}
         self._lived, is_missed = noted.lived, noted.is_late and not noted.tried
         if is_missed:
@@ -137,7 +148,7 @@ class Trials:
                 self._others.add(run_id)
                 self._restored(run_id)
             return False
-        if self.turn == run_id:
+        if run_id in self._turn:
             self._tried[run_id] = self._now() + self._time
             self._wake_in(self._spacing)
             self._restored(run_id)
@@ -163,10 +174,10 @@ class Trials:
     # ── one after another ────────────────────────────────────────────────────────────────────
 
     def mark(self, commit: Commit) -> None:
-        """The commit that restores the run whose turn it is says so."""
-        if commit.run_id == self.turn and any(
-            isinstance(event, AgentRestore) for event in commit.events
-        ):
+        """The commit that restores the first run whose turn it is says whose turn it is."""
+        if commit.run_id not in self._turn or self._tried.keys() <= set(self._noted.tried):
+            return  # Of a group some may have got on since: that need not be said each time.
+        if any(isinstance(event, AgentRestore) for event in commit.events):
             commit.notes = {**(commit.notes or {}), **self._changed()}
 
     def over(self, run_id: str) -> None:
@@ -174,23 +185,38 @@ class Trials:
         for runs in (self._unseen, self._others, self._pending):
             runs.discard(run_id)
         self._tried.pop(run_id, None)
-        if run_id == self.turn:
-            self._end_turn()
+        if run_id in self._turn:
+            self._turn.discard(run_id)
+            if not self._turn:
+                self._end_turn()
         self._look()
 
     def _look(self) -> None:
         """Whose turn is it?  The first one's when everybody else has been seen and made
         progress."""
         is_first = self._has_begun or not (self._unseen or self._others)
-        if self._suspects and is_first and not self.turn and not self._services.phase.is_leaving:
+        if self._suspects and is_first and not self._turn and not self._services.phase.is_leaving:
             self._end_turn()
             self._has_begun = True
-            self.turn = next(iter(self._suspects))
-            del self._suspects[self.turn]
-            self._start(self.turn)  # What it writes says who is tried from now on.
-        elif not (self.turn or self._suspects):
+            group = self._next_group()
+            until = self._now() + self._time
+            for run_id in group:
+                del self._suspects[run_id]
+                self._tried[run_id] = until
+            self._turn = set(group)
+            for run_id in group:
+                self._start(run_id)  # What the first one writes says who is tried from now on.
+        elif not (self._turn or self._suspects):
             self._rest()
-        self.is_on = bool(self.turn or self._unseen or self._suspects or self._pending)
+        self.is_on = bool(self._turn or self._unseen or self._suspects or self._pending)
+
+    def _next_group(self) -> list[str]:
+        """Those whose turn is next: first of those among whom it was that a process died of."""
+        before = [run_id for run_id in self._suspects if run_id in self._before]
+        pool = before or list(self._suspects)
+        size = self._groups[bool(before)]
+        size = self._groups[bool(before)] = max(size, -(-len(pool) // TURNS))
+        return pool[:size]
 
     def _rest(self) -> None:
         """Nobody else comes: who is tried still is until its time has passed."""
@@ -214,7 +240,7 @@ class Trials:
             self._look()
 
     def _end_turn(self) -> None:
-        self.turn = ""
+        self._turn = set()
         self._stop_timer()
 
     def _stop_timer(self) -> None:
