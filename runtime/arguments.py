@@ -79,15 +79,22 @@ def _check_parts(store: object, hub: object, ports: object) -> None:
         raise BadValue("ports", f"expected Ports, not {kind_of(ports)}")
 
 
-def check_role(role: object, capacity: object, sharing: Sharing | None) -> None:
+def check_role(
+    role: object, capacity: object, replace_agents: object, sharing: Sharing | None
+) -> None:
     """Raise ``BadValue`` for a role that there is not, or that a process cannot have on its store,
-    and for what is no capacity of it."""
+    and for what is no capacity of it, or nothing that it could replace."""
     if role not in ("worker", "channel"):
         raise BadValue("role", f'expected "worker" or "channel", not {shown(role)}')
     if capacity is not None:
         check_counts(1, capacity=capacity)
         if role == "channel":
             raise BadValue("capacity", 'a process with role="channel" drives no runs; leave it out')
+    if not isinstance(replace_agents, bool):
+        raise BadValue("replace_agents", f"expected True or False, not {shown(replace_agents)}")
+    if replace_agents and role == "channel":
+        what = 'a process with role="channel" drives no agents; leave it out'
+        raise BadValue("replace_agents", what)
     if sharing is None:
         if role == "channel":
             raise BadValue(

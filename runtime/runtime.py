@@ -25,6 +25,7 @@ from hubbub.agents.mcp_server import McpServer
 from hubbub.agents.model import Model
 from hubbub.agents.prices import Price
 from hubbub.agents.resolution.definitions import Definitions
+from hubbub.agents.resolution.digest import definition_digests
 from hubbub.agents.resolution.prompt_check import prompt_problems, used_models
 from hubbub.agents.turn.crash_limit import MAX_CRASHES
 from hubbub.hub.errors import BadValue, CallerError, Closed, DefinitionError, WrongLoop
@@ -107,6 +108,9 @@ class Runtime(RunAccess):
       of runs, those whose root is one of its ``agents``, and at most ``capacity`` of them.  A
       ``"channel"`` drives none and fires no schedule: what it opens and sends others handle.  It
       needs no definitions; without any it opens whatever agent is named.
+    * ``replace_agents``: that other workers on the store may have other definitions of its agents,
+      as while a new version takes the place of the old one.  Without it, entering this raises
+      ``OtherDefinition`` where one at work has.  A run goes on by those of whoever drives it.
     * ``prices``: what models cost, by the names that prompts give them; what has no price costs
       nobody knows how much (``None``).
 
@@ -144,6 +148,7 @@ class Runtime(RunAccess):
         prices: Mapping[str, Price] | None = None,
         role: Role = "worker",
         capacity: int | None = None,
+        replace_agents: bool = False,
     ) -> None:
         check_arguments(store, hub, ports, env, models, environ, restore, grace)
         check_labels(default_agent=default_agent)
@@ -165,9 +170,10 @@ class Runtime(RunAccess):
             journal = open_store(store, ports, keep=keep, is_worker=role == "worker")
             hub = Hub(journal=journal, ports=ports, max_inbox=max_inbox, buffer=buffer)
         self.hub = hub
-        check_role(role, capacity, hub.share.sharing)
+        check_role(role, capacity, replace_agents, hub.share.sharing)
         self.ports = hub.ports
         self._is_worker, self._capacity = role == "worker", capacity
+        self._replaces = replace_agents
         has_servers = self._is_worker and self.definitions.servers
         self._servers = McpServers(self.definitions, hub) if has_servers else None
         live = LiveRuns()
@@ -199,7 +205,6 @@ class Runtime(RunAccess):
         )
         self._calls = InlineCalls(services, self.outcomes, self.runs)
         super().__init__(services, self.outcomes, families.look_at, accounts)
-        publish(hub.journal, published(self.definitions, self.env))
         self._grace = grace
         self._timing: TaskHandle[Any, None] | None = None
         self._stop_serving: Callable[[], None] | None = None
@@ -214,13 +219,16 @@ class Runtime(RunAccess):
         self.phase.is_entered = True
         defer_interrupts(Runtime.__aenter__, Runtime.__aexit__)
         try:
+            if not self._owns_hub:  # First of all: one that has a runtime stays as it is.
+                self._ownership.begin()
             if self._is_worker:
                 self.services.catalog.prepare(used_models(self.definitions))
-                self.hub.share.offer(self.definitions.names, self._capacity)
             if self._servers is not None:
                 self._servers.prepare()
+            await self._offer()
             if self._owns_hub:
                 await self.hub.__aenter__()
+                self._ownership.begin()
             await self._begin()
         except BaseException as error:
             await self.__aexit__(type(error), error, error.__traceback__)
@@ -229,11 +237,20 @@ class Runtime(RunAccess):
         self.runs.quarantine.opened()
         return self
 
+    async def _offer(self) -> None:
+        """Say which agents there are, and drive them; of a hub that is not open yet, with that."""
+        share = self.hub.share
+        if self._is_worker:
+            if share.sharing is not None:
+                digests = definition_digests(self.definitions)
+                await share.declare(digests, replaces=self._replaces)
+            share.offer(self.definitions.names, self._capacity)
+        publish(self.hub.journal, published(self.definitions, self.env))
+
     async def _begin(self) -> None:
         for name in self.definitions.names:
             for warning in self.definitions.agent(name).warnings:
                 log.warning("definition.warned", agent=name, warning=warning)
-        self._ownership.begin()
         answers = RuntimeAnswers(self._finder, self.services, self.runs.look_at, self.limit)
         self._stop_serving = self.hub.serve("runtime", answers.answer)
         timing = self.services.timers.run()
@@ -273,8 +290,8 @@ class Runtime(RunAccess):
             if self._timing is not None:  # Until now: what the grace waits for may time out.
                 self._timing.cancel()
             self.runs.close()
-            if not self._owns_hub:  # With its own hub it leaves the store, which says the same.
-                self.runs.trees.withdraw()
+            if not self._owns_hub and self._ownership.is_begun:
+                self.runs.trees.withdraw()  # Its own hub leaves the store, which says the same.
             self._let_go_of_hub()
             self.outcomes.close()
             try:

@@ -78,6 +78,24 @@ ROWS = (
 )  # fmt: skip
 
 
+def test_agents_that_workers_define_in_several_ways_are_shown_with_who_has_the_same() -> None:
+    def row(name: str, **definitions: str) -> ProcessRow:
+        return ProcessRow(
+            name=name, is_worker=True, trees=0, running=0, definitions=definitions, agents=()
+        )
+
+    class Deployed(Kept):
+        def processes(self) -> Any:
+            return (row("a", bot="1", x="9"), row("b", bot="2"), row("c", bot="1", x="9"))
+
+    found: StoreAtWork = list_processes(Deployed(), 0)  # type: ignore[arg-type]
+    assert [(one.agent, one.workers) for one in found.differing] == [("bot", (("a", "c"), ("b",)))]
+    assert [*process_lines(found, 0)][-2:] == [
+        "agents with several definitions (those with the same one together):",
+        "  bot: a, c | b",
+    ]
+
+
 class Kept:
     """A reader of what several processes share."""
 

@@ -10,6 +10,7 @@ __all__ = [
     "B_RUN",
     "CHECKS",
     "C_RUN",
+    "DECLARATION_CHECKS",
     "EVERYTHING",
     "INBOX_CHECKS",
     "PLACEMENT_CHECKS",
@@ -35,6 +36,7 @@ __all__ = [
 
 _EXPORTS: Final = {
     "hubbub.hub.conformance.addresses": ("ADDRESS_CHECKS",),
+    "hubbub.hub.conformance.declarations": ("DECLARATION_CHECKS",),
     "hubbub.hub.conformance.inbox": ("INBOX_CHECKS",),
     "hubbub.hub.conformance.journal": (
         "CHECKS",
@@ -71,6 +73,9 @@ _EXPORTS: Final = {
 if TYPE_CHECKING:
     from hubbub.hub.conformance.addresses import (
         ADDRESS_CHECKS,
+    )
+    from hubbub.hub.conformance.declarations import (
+        DECLARATION_CHECKS,
     )
     from hubbub.hub.conformance.inbox import (
         INBOX_CHECKS,

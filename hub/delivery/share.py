@@ -68,6 +68,11 @@ class HubShare:
             self._has_offered = True
             self.sharing.offer(agents, capacity)
 
+    async def declare(self, definitions: Mapping[str, str], *, replaces: bool) -> None:
+        """Say how a runtime has defined its agents; raises ``OtherDefinition``."""
+        if self.sharing is not None:
+            await self.sharing.declare(definitions, replaces=replaces)
+
     def owns(self, root_run_id: str) -> bool:
         """Whether the runs of a tree are this process's to drive."""
         return self.sharing is None or self.sharing.owns(root_run_id)

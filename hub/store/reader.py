@@ -147,6 +147,8 @@ class ProcessRow(Struct, frozen=True, kw_only=True):
     """How many trees it takes, at most; ``None``: any number."""
     agents: tuple[str, ...] | None = None
     """Of which agents; ``None``: any."""
+    definitions: Mapping[str, str] = {}
+    """What it has declared of agents: by name a digest of the definition."""
     told: int | None = None
     """The position of the last event that it has heard of."""
     drains: bool = False

@@ -10,7 +10,8 @@ commit of an own lane carries: one that was submitted under an earlier epoch is 
 
 Who owns what is decided by what processes *offer* (``hub/store/placement.py``): trees that nobody
 owns are claimed by those that know the agent of their root and have room, in equal shares, and who
-has many more than others is asked to hand over some that rest.
+has many more than others is asked to hand over some that rest.  Workers that define one agent in
+different ways are not at work together, unless the later one says so (``Sharing.declare``).
 
 A store that is one process's has none of this (``sharing_of`` returns ``None``): everything is
 owned, and nothing comes from elsewhere.
@@ -75,6 +76,21 @@ class Sharing(Protocol):
 
         From the call on it opens no others for itself, and soon it claims no others.  Those that it
         owns already stay.  It ends what ``drain`` has begun.
+        """
+        ...
+
+    async def declare(self, definitions: Mapping[str, str], *, replaces: bool = False) -> None:
+        """Say how agents are defined here, by name: a digest of each, in the place of what was
+        said before.
+
+        Said before ``open``, it is declared by that.  Whichever of the two does it raises
+        ``OtherDefinition``, with nothing written and nothing declared, where a worker whose lease
+        is not over has declared another digest of one of them; with ``replaces`` it does not, and
+        both go on with their own.  Of two that do it at the same moment one is refused.
+
+        It holds for as long as the process is at work.  One whose lease was over declares it
+        again, and fails where it is refused: others may have joined meanwhile.  One that only
+        carries channels declares nothing.
         """
         ...
 

@@ -16,7 +16,7 @@ from hubbub.hub.events.moments import shown_moment
 from hubbub.hub.store.reader import Backup, Stored
 from hubbub.hub.values import NULL, Json
 from hubbub.runtime.finding.conversations import Conversation, Conversations
-from hubbub.runtime.inspection.at_work import FreeTrees, ShownProcess, StoreAtWork
+from hubbub.runtime.inspection.at_work import DifferingAgent, FreeTrees, ShownProcess, StoreAtWork
 from hubbub.runtime.inspection.event_words import Said, headline
 from hubbub.runtime.inspection.prompts import ShownPrompt
 from hubbub.runtime.inspection.replay import Replayed
@@ -207,6 +207,10 @@ def process_lines(found: StoreAtWork, now: int) -> Iterator[str]:
     else:
         yield "nobody is at work on this store"
     yield from _listed("trees that nobody drives", [_free_line(found, x) for x in found.free])
+    yield from _listed(
+        "agents with several definitions (those with the same one together)",
+        [_differing_line(each) for each in found.differing],
+    )
 
 
 def _process_row(one: ShownProcess, now: int) -> tuple[str, ...]:
@@ -239,6 +243,11 @@ def _free_line(found: StoreAtWork, one: FreeTrees) -> str:
     is_unknown = found.processes and not one.is_known
     why = ": no worker that is here knows this agent" if is_unknown else ""
     return f"{one.trees:,} of {short(one.agent)}{why}"
+
+
+def _differing_line(one: DifferingAgent) -> str:
+    groups = " | ".join(", ".join(names) for names in one.workers)
+    return f"{short(one.agent)}: {short(groups, WIDTH)}"
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

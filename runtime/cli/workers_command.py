@@ -17,13 +17,15 @@ def workers_command(write: Write) -> Callable[..., int]:
         when, how long its lease lasts if it is not renewed, trees and the runs at work in them,
         how many it takes, the position of the last event that it has heard of, how many it has yet
         to hear of and how old the first of these is, and of which agents it takes trees.
+        Then the trees that nobody drives, and the agents that workers define in different ways.
 
         Parameters
         ----------
         json
             Print one JSON object instead: position (of the last event), processes (told is the
             position that each has heard of; lag and lag_seconds, how far that is behind), free
-            (trees by agent, and whether anybody who is there knows it).
+            (trees by agent, and whether anybody who is there knows it), differing (agents, and
+            who has the same definition).
         store
             postgresql://…, or sqlite:PATH, which one process has to itself.
         """

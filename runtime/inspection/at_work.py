@@ -1,11 +1,13 @@
 """Who is at work on a store: processes, what they own, and what waits for one that knows it."""
 
+from collections.abc import Iterator, Sequence
+
 from msgspec import Struct
 
 from hubbub.hub.errors import StoreFailed
 from hubbub.hub.store.reader import ProcessRow, StoreReader, decoded
 
-__all__ = ["FreeTrees", "ShownProcess", "StoreAtWork", "list_processes"]
+__all__ = ["DifferingAgent", "FreeTrees", "ShownProcess", "StoreAtWork", "list_processes"]
 
 
 class ShownProcess(ProcessRow, frozen=True, kw_only=True):
@@ -32,6 +34,16 @@ class FreeTrees(Struct, frozen=True, kw_only=True):
     is_known: bool
 
 
+class DifferingAgent(Struct, frozen=True, kw_only=True):
+    """An agent of which workers have several definitions, as in the middle of a rolling deploy.
+
+    ``workers``: their names, those with the same definition together.
+    """
+
+    agent: str
+    workers: tuple[tuple[str, ...], ...]
+
+
 class StoreAtWork(Struct, frozen=True, kw_only=True):
     """The processes of a store, and the trees that nobody drives."""
 
@@ -39,6 +51,7 @@ class StoreAtWork(Struct, frozen=True, kw_only=True):
     """Of the last event in the store."""
     processes: tuple[ShownProcess, ...]
     free: tuple[FreeTrees, ...]
+    differing: tuple[DifferingAgent, ...] = ()
 
 
 def list_processes(store: StoreReader, now: int) -> StoreAtWork:
@@ -55,7 +68,18 @@ def list_processes(store: StoreReader, now: int) -> StoreAtWork:
             FreeTrees(agent=agent, trees=trees, is_known=any(_knows(row, agent) for row in workers))
             for agent, trees in free.items()
         ),
+        differing=tuple(_differing(rows)),
     )
+
+
+def _differing(rows: Sequence[ProcessRow]) -> Iterator[DifferingAgent]:
+    for agent in sorted({agent for row in rows for agent in row.definitions}):
+        names: dict[str, tuple[str, ...]] = {}
+        for row in rows:
+            if (digest := row.definitions.get(agent)) is not None:
+                names[digest] = (*names.get(digest, ()), row.name)
+        if len(names) > 1:
+            yield DifferingAgent(agent=agent, workers=tuple(names.values()))
 
 
 def _shown(store: StoreReader, row: ProcessRow, tip: int, now: int) -> ShownProcess:

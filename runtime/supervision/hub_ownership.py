@@ -52,9 +52,14 @@ class HubOwnership:
             addressing.refusal_of_limits = self._refusal_of_limits
         addressing.default_agent = self._default_agent
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether this is the runtime that the hub has."""
+        return self._hub.dispatcher.owner is self._runs
+
     def end(self) -> None:
         """Nothing is refused any more; does nothing where another runtime has the hub."""
-        if self._hub.dispatcher.owner is not self._runs:
+        if not self.is_begun:
             return
         self._hub.set_owner(None)
         addressing = self._hub.addressing

@@ -20,6 +20,7 @@ from hubbub.hub.errors import HubbubError
 from hubbub.hub.events import Event, InLane, Limits
 from hubbub.hub.logs import log
 from hubbub.hub.store.journal import RunInfo
+from hubbub.hub.store.sharing import Sharing
 from hubbub.runtime.kernel.families import Families
 from hubbub.runtime.kernel.live import LiveRun, LiveRuns
 from hubbub.runtime.kernel.outcomes import Outcomes
@@ -237,9 +238,13 @@ class OwnedTrees:
         sharing, tasks = self._share.sharing, self._hub.tasks
         if sharing is not None and tasks.is_open and not self._hub.is_closed:
             sharing.offer((), 0)
-            if roots := sharing.trees():
-                self._given = roots
-                tasks.start(sharing.hand_over(roots), name="hubbub hand-over")
+            self._given = tuple(sharing.trees())
+            tasks.start(self._leave(sharing), name="hubbub hand-over")
+
+    async def _leave(self, sharing: Sharing) -> None:
+        await sharing.hand_over(self._given)
+        if self._hub.dispatcher.owner is None:  # Else that declares what is so.
+            await sharing.declare({})
 
     def _has_changed(self, at_work: Collection[str]) -> bool:
         return self._at_work() != at_work or not self._at_work(is_waiting_rest=True)

@@ -5,7 +5,7 @@ beat   ─────────────── link ─► SharedMemory.be
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, TypeVar
 
 import anyio
@@ -13,13 +13,14 @@ from msgspec import Struct
 
 from hubbub.hub.bus.shared_bus import MemoryBus
 from hubbub.hub.errors import CallerError
-from hubbub.hub.events import Event
+from hubbub.hub.logs import log
 from hubbub.hub.ports import Blobs, Secrets
-from hubbub.hub.store.journal import Addressing, Commit, LoadedRun, RunInfo, Selection
+from hubbub.hub.store.declared import NOTHING_DECLARED, Declared, OtherDefinition
+from hubbub.hub.store.journal import Commit, Selection
 from hubbub.hub.store.placement import ANYTHING, Offer
-from hubbub.hub.store.reader import StoreReader
 from hubbub.hub.store.shared.link import Link
 from hubbub.hub.store.shared.memory import Holding, SharedMemory, Written
+from hubbub.hub.store.shared.reads import SharedMemoryReads
 from hubbub.hub.store.sharing import Sharer
 from hubbub.hub.task_host import TaskHost
 
@@ -42,7 +43,7 @@ class Queued(Struct, frozen=True, eq=False):
     """The trees that it may open."""
 
 
-class SharedMemoryJournal:
+class SharedMemoryJournal(SharedMemoryReads):
     """A process's ``Store`` over a ``SharedMemory``, and its ``Sharing``.
 
     With ``is_worker=False`` it owns nothing: a process that only carries channels.  ``link``: the
@@ -50,7 +51,6 @@ class SharedMemoryJournal:
     renewed for its whole time, all trees are lost, before the store is asked.
     """
 
-    failure = ""
     problems: Sequence[str] = ()
     secrets: Secrets | None = None
     blobs: Blobs | None = None
@@ -58,10 +58,8 @@ class SharedMemoryJournal:
     def __init__(
         self, memory: SharedMemory, *, is_worker: bool = True, link: Link | None = None
     ) -> None:
-        self._memory = memory
-        self._kept = memory.kept
+        super().__init__(memory, link or Link(memory.clock))
         self.is_worker = is_worker
-        self.link = link or Link(memory.clock)
         self.name = self._kept.name
         self.sharing = self
         self.bus = MemoryBus(memory.bus, lambda: self.link.is_cut)
@@ -84,24 +82,21 @@ class SharedMemoryJournal:
         self._queue: deque[Queued] = deque()
         self._group = 0
         self._submitted = self._over = 0
-        self._tip = 0
         self._sharer: Sharer | None = None
-        self._work, self._told = anyio.Event(), anyio.Event()
         self._is_due = False
         """Whether it is time to beat."""
-        self._is_killed = self._is_attended = False
+        self._is_killed = False
+        self._declared = NOTHING_DECLARED
+        self.failure = ""
+        """Why it may not be at work any more."""
         self._tasks = TaskHost()
-
-    @property
-    def tip(self) -> int:
-        """The position of the last event that is told here."""
-        return self._tip
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 
     async def open(self) -> None:
         self._work, self._told = anyio.Event(), anyio.Event()
         self._lease = await self.link.ask(self._join)
+        self.failure = ""
         self._tip = self._memory.tip
         await self._tasks.open()
         self._is_attended = True
@@ -113,8 +108,9 @@ class SharedMemoryJournal:
         if self._lease:
             self._memory.leave(self)
         return self._memory.join(
-            self, is_worker=self.is_worker, offer=self._offer, former=self._lease
-        )
+            self, is_worker=self.is_worker, offer=self._offer, declared=self._declared,
+            former=self._lease,
+        )  # fmt: skip
 
     async def aclose(self) -> None:
         try:
@@ -172,15 +168,32 @@ class SharedMemoryJournal:
             while True:
                 await self._work.wait()
                 self._work = anyio.Event()
-                while self._queue:
-                    await self._write()
-                if self._is_due:
-                    self._is_due = False
-                    await self._beat()
-                await self._catch_up(self._memory.tip)
+                try:
+                    await self._work_off()
+                except OtherDefinition as error:
+                    self.failure = str(error)
+                    log.error("store.failed", problem=self.failure)
+                    self._work.set()  # Who waits for something is told.
         finally:
             self._is_attended = False
             self._tell()
+
+    async def _work_off(self) -> None:
+        """Do what there is to do just now."""
+        while self._queue:
+            if self.failure:
+                self._refuse(self._queue.popleft())
+            else:
+                await self._write()
+        if self._is_due and not self.failure:
+            self._is_due = False
+            await self._beat()
+        await self._catch_up(self._memory.tip)
+
+    def _refuse(self, each: Queued) -> None:
+        """Nothing is accepted any more."""
+        each.commit.written, each.commit.error = [], self.failure
+        self._done(each, Written(self._tip))
 
     async def _write(self) -> None:
         """One group: whatever was submitted meanwhile is written together."""
@@ -280,6 +293,18 @@ class SharedMemoryJournal:
     async def at_work(self) -> Collection[int]:
         return await self.link.ask(self._memory.at_work)
 
+    async def declare(self, definitions: Mapping[str, str], *, replaces: bool = False) -> None:
+        if not self.is_worker:
+            return
+        declared = Declared(dict(definitions), replaces)
+        while self._is_attended and not self.failure:
+            if await self.link.ask(lambda: self._memory.declare(self._lease, declared)):
+                break
+            self._is_due = True  # The lease is over, and another one is to begin.
+            self._work.set()
+            await self._memory.clock.sleep(self._look)
+        self._declared = declared
+
     async def hand_over(self, root_run_ids: Collection[str]) -> None:
         roots = [root for root in root_run_ids if root in self._owned]
         self._handing.update(roots)
@@ -352,79 +377,3 @@ class SharedMemoryJournal:
             self._agents.pop(root, None)
         if self._sharer is not None:
             self._sharer.lost(roots)
-
-    # ── reading ──────────────────────────────────────────────────────────────────────────────
-
-    async def _reach(self) -> None:
-        """Return when the store could be asked."""
-        await self.link.ask(_nothing)
-
-    async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:
-        await self._reach()
-        loaded, tip = await self._kept.load(run_id, after=after), self._kept.tip
-        self._work.set()
-        while self._is_attended and self._tip < tip:
-            await self._told.wait()
-        return loaded
-
-    async def latest(self, run_id: str, types: Sequence[str]) -> Event | None:
-        await self._reach()
-        return await self._kept.latest(run_id, types)
-
-    async def info(self, run_id: str) -> RunInfo | None:
-        await self._reach()
-        return await self._kept.info(run_id)
-
-    async def runs(self, *, live: bool = True, root_run_id: str | None = None) -> Sequence[RunInfo]:
-        await self._reach()
-        return await self._kept.runs(live=live, root_run_id=root_run_id)
-
-    async def runs_of(self, root_run_ids: Collection[str]) -> Sequence[RunInfo]:
-        roots = frozenset(root_run_ids)
-        return [info for info in await self.runs() if info.root_run_id in roots]
-
-    async def ready(self) -> Sequence[str]:
-        """Of the trees that are owned; like ``timed``."""
-        await self._reach()
-        return [x for x in await self._kept.ready() if self.owns(self._memory.root_of(x))]
-
-    async def timed(self) -> Sequence[tuple[str, int]]:
-        await self._reach()
-        return [x for x in await self._kept.timed() if self.owns(self._memory.root_of(x[0]))]
-
-    async def find(self, to: str, by: Addressing) -> Sequence[str]:
-        await self._reach()
-        return await self._kept.find(to, by)
-
-    async def notes(self, prefix: str = "") -> Mapping[str, str]:
-        await self._reach()
-        return await self._kept.notes(prefix)
-
-    async def read(
-        self, selection: Selection, *, after: int = 0, until: int | None = None, limit: int = 1000
-    ) -> tuple[Sequence[Event], int]:
-        await self._reach()
-        until = self._tip if until is None else min(until, self._tip)
-        return await self._kept.read(selection, after=after, until=until, limit=limit)
-
-    async def position(self, run_id: str, lane: str, seq: int) -> int | None:
-        await self._reach()
-        return await self._kept.position(run_id, lane, seq)
-
-    def depths(self) -> tuple[int, int, int]:
-        """Of the whole store."""
-        return self._kept.depths()
-
-    def publish(self, notes: Mapping[str, str]) -> None:
-        self._kept.publish(notes)
-
-    async def inspect(self, look: Callable[[StoreReader], T]) -> T:
-        await self._reach()
-        return await self._kept.inspect(look)
-
-    def reader(self) -> StoreReader:
-        return self._kept.reader()
-
-
-def _nothing() -> None:
-    """What is asked of a store in order to reach it."""

@@ -9,6 +9,7 @@ alone decides about leases.
 
 * A *lease* is held by each process, renewed by whatever it writes and by its beats, and over when
   another one that beats finds it to be.
+* Under a lease it is *declared* how agents are defined; whoever means another one is refused.
 * The trees of a lease that is over, and those that nobody owns, are claimed by those that beat,
   each up to its share (``placement``).  Each claim begins a new epoch of the tree.
 * A group of commits has a number: the same one again, after an answer that was lost, is not
@@ -27,6 +28,7 @@ from hubbub.hub.bus.shared_bus import SharedBus
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import SessionOpen
 from hubbub.hub.ports import Clock, IdSource
+from hubbub.hub.store.declared import NOTHING_DECLARED, Declared, OtherDefinition
 from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.store.placement import ANYTHING, Offer, WorkerLoad, placed, surplus
@@ -66,6 +68,7 @@ class Lease(Struct, eq=False):
     """What that came to."""
     trees: "dict[str, Tree]" = {}
     """What is owned under it, by root."""
+    declared: Declared = NOTHING_DECLARED
 
 
 class Tree(Struct, eq=False):
@@ -152,19 +155,52 @@ class SharedMemory:
     # ── leases ───────────────────────────────────────────────────────────────────────────────
 
     def join(
-        self, process: Hinted, *, is_worker: bool, offer: Offer = ANYTHING, former: int = 0
+        self,
+        process: Hinted,
+        *,
+        is_worker: bool,
+        offer: Offer = ANYTHING,
+        declared: Declared = NOTHING_DECLARED,
+        former: int = 0,
     ) -> int:
         """Begin a lease, after the ``former`` one is over; returns its number.
 
-        ``is_worker``: it owns trees, those of its ``offer``.
+        ``is_worker``: it owns trees, those of its ``offer``.  Raises ``OtherDefinition``.
         """
         self._leases.pop(former, None)
+        self._check_declared(0, declared, is_again=former > 0)
         self._last += 1
         self._processes[process] = None
         self._leases[self._last] = Lease(
-            self._last, self.clock.monotonic() + self.ttl, is_worker=is_worker, offer=offer
-        )
+            self._last, self.clock.monotonic() + self.ttl, is_worker=is_worker, offer=offer,
+            declared=declared,
+        )  # fmt: skip
         return self._last
+
+    def declare(self, number: int, declared: Declared) -> bool:
+        """Say how agents are defined by whoever has a lease; whether the lease holds.
+
+        Raises ``OtherDefinition``.
+        """
+        lease = self._renewed(number)
+        if lease is None:
+            return False
+        self._check_declared(number, declared)
+        lease.declared = declared
+        return True
+
+    def _check_declared(self, number: int, declared: Declared, *, is_again: bool = False) -> None:
+        """Raise ``OtherDefinition`` for an agent that another process means otherwise.
+
+        Who comes back is not refused for those that were to replace what it has.
+        """
+        now = self.clock.monotonic()
+        for other in () if declared.replaces else self._leases.values():
+            is_there = not other.is_over and other.expires >= now and other.number != number
+            if not is_there or (is_again and other.declared.replaces):
+                continue
+            if agent := declared.differing(other.declared):
+                raise OtherDefinition("memory", agent, f"process {other.number}")
 
     def leave(self, process: Hinted) -> None:
         """Hint a process no more; its lease ends by itself."""

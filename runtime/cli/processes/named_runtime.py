@@ -28,6 +28,7 @@ class ProcessSettings(Struct, frozen=True, kw_only=True):
     name: str = ""
     capacity: int | None = None
     grace: float | None = None
+    replace: bool | None = None
 
 
 class NamedRuntime(Struct, frozen=True, kw_only=True):
@@ -72,22 +73,26 @@ def named_runtime(
         runtime = Runtime(
             found.agents, found.prompts, found.tools, skills=found.skills, ports=ports,
             store=store, default_agent=found.agent.name, grace=grace, role=role,
-            capacity=settings.capacity,
+            capacity=settings.capacity, replace_agents=bool(settings.replace),
         )  # fmt: skip
     elif role == "channel":
+        if settings.replace:
+            raise OperatorError("--replace: this process drives no agents; leave it out")
         runtime = Runtime(ports=ports, store=store, grace=grace, role=role)
     else:
         from hubbub.runtime.cli.processes.served_demo import begin_served_demo, served_demo
 
         begin = begin_served_demo
-        runtime = served_demo(store, ports, capacity=settings.capacity)
+        runtime = served_demo(
+            store, ports, capacity=settings.capacity, replace_agents=bool(settings.replace)
+        )
     place = text if text == "memory" else place_of_store(text)
     return NamedRuntime(runtime=runtime, begin=begin, name=name, place=place)
 
 
 _OPTIONS: Final = {
     "store": "--store", "role": "--role", "name": "--name", "capacity": "--capacity",
-    "grace": "--grace",
+    "grace": "--grace", "replace": "--replace",
 }  # fmt: skip
 
 

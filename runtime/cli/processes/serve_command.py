@@ -60,6 +60,7 @@ def serve_command(screen: CommandScreen, server: HubServer) -> Callable[..., int
         store: str | None = None,
         role: Role | None = None,
         name: str = "",
+        replace: bool = False,
         backend: Backend = "asyncio",
     ) -> int:
         """Serve agents over HTTP: a page to watch and steer them, an API, OpenAI's endpoints.
@@ -91,12 +92,15 @@ def serve_command(screen: CommandScreen, server: HubServer) -> Callable[..., int
             channel: other processes run them.
         name
             What hubbub workers calls it. Default: HOST:PROCESS.
+        replace
+            As for hubbub worker, where this runs agents: others at work may define them otherwise.
         backend
             The event loop: uvicorn serves on asyncio, anycorn on trio.
         """
         at = ServedAt(host, port, _token(token))
         server.check(at)
-        made = _made(module, ProcessSettings(store=store, role=role, name=name))
+        settings = ProcessSettings(store=store, role=role, name=name, replace=replace or None)
+        made = _made(module, settings)
         _allow_files()
         return screen.loop(partial(_serve, screen, server, made, at), backend)
 

@@ -22,7 +22,9 @@ LATENCY: Final = 0.6
 """Seconds that a model takes: one can follow what happens."""
 
 
-def served_demo(store: Store, ports: Ports, *, capacity: int | None = None) -> Runtime:
+def served_demo(
+    store: Store, ports: Ports, *, capacity: int | None = None, replace_agents: bool = False
+) -> Runtime:
     """A runtime with the agents of the demos, not entered yet."""
     folder, wanted = own_documents()
     survey = Survey(Demo(folder=folder, wanted=wanted, latency=LATENCY), ports)
@@ -37,6 +39,7 @@ def served_demo(store: Store, ports: Ports, *, capacity: int | None = None) -> R
         default_agent=chat.agent.name,
         grace=0,  # Nothing is lost: what is not done is done again.
         capacity=capacity,
+        replace_agents=replace_agents,
     )
     survey.runtime = runtime
     return runtime

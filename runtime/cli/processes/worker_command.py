@@ -50,6 +50,7 @@ def worker_command(screen: CommandScreen) -> Callable[..., int]:
         name: str = "",
         capacity: int | None = None,
         grace: float | None = None,
+        replace: bool = False,
         json: bool = False,
         until_input_ends: Annotated[bool, Parameter(show=False)] = False,
         backend: Backend = "asyncio",
@@ -78,6 +79,8 @@ def worker_command(screen: CommandScreen) -> Callable[..., int]:
             How many trees it takes, at most. Default: its share of all.
         grace
             Seconds that steps under way have to end when it is left. Default: 8.
+        replace
+            Join beside workers with other definitions of its agents: for a rolling deploy.
         json
             Print JSON lines instead: time, event, level, and what belongs to the event.
         until_input_ends
@@ -85,16 +88,23 @@ def worker_command(screen: CommandScreen) -> Callable[..., int]:
         backend
             The event loop.
         """
-        settings = ProcessSettings(store=store, name=name, capacity=capacity, grace=grace)
-        made = named_runtime(module, settings, role="worker", grace=GRACE)
-        if made.place == "memory":
-            raise OperatorError("nobody could send a worker anything in memory; give --store")
+        settings = ProcessSettings(
+            store=store, name=name, capacity=capacity, grace=grace, replace=replace or None
+        )
+        made = _made(module, settings)
         worker_log = WorkerLog(screen, made.runtime.ports.clock, as_json=json)
         work = _Work(made, screen, worker_log, until_input_ends=until_input_ends)
         with worker_log.listening():
             return screen.loop(work.run, backend)
 
     return worker
+
+
+def _made(module: str | None, settings: ProcessSettings) -> NamedRuntime:
+    made = named_runtime(module, settings, role="worker", grace=GRACE)
+    if made.place == "memory":
+        raise OperatorError("nobody could send a worker anything in memory; give --store")
+    return made
 
 
 class _Work:

@@ -10,14 +10,16 @@ connection was lost in the middle of a commit, it says what became of that.  Onl
 clock decides when a lease is over.
 """
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import psycopg
 
 from hubbub.hub.errors import OperatorError
+from hubbub.hub.store.declared import NOTHING_DECLARED, Declared
 from hubbub.hub.store.placement import ANYTHING
+from hubbub.runtime.stores.postgres.declarations import IS_GONE, declare
 from hubbub.runtime.stores.postgres.migrations import format_of, new_records, newest
 from hubbub.runtime.stores.postgres.schema import LOCK, check_server
 from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
@@ -62,6 +64,8 @@ class WorkerLease:
         """Which trees are claimed."""
         self.drains = False
         """Whether what is opened is left for others."""
+        self.declared = NOTHING_DECLARED
+        """How agents are defined here."""
         self.worker = 0
         """The row in ``worker``; another one after a lease was over."""
         self.own: set[int] = set()
@@ -73,7 +77,7 @@ class WorkerLease:
         self.told = 0
         """The position of the last event that the hub has heard of; the event loop says it, and
         each renewal writes it down."""
-        self._name = name
+        self._name, self._is_named = name, name != ""
         self._pid = 0
         """The server's process that had the lock last."""
 
@@ -82,13 +86,13 @@ class WorkerLease:
 
         Leases of processes that are gone for sure are over at once: all of them where nobody else
         is at work, else that of the same name.  Raises ``StoreInUse`` for a name that is another
-        process's, and during an import.
+        process's, and during an import; ``OtherDefinition`` for agents that others mean otherwise.
         """
         if self._lock_alone():
             self.db.execute(_END_ALL, (self.ttl,))
             self.db.execute(f"SELECT pg_advisory_unlock({LOCK.format(1)})")
         self._lock_shared()
-        if self._name:
+        if self._is_named:
             self.db.execute(_END_PREDECESSOR, (self._name,))
             if (found := self.db.execute(_NAMED, (self._name,)).fetchone()) is not None:
                 raise StoreInUse(
@@ -102,17 +106,42 @@ class WorkerLease:
     def begin(self) -> None:
         """Begin a new lease: nothing is owned under it yet.
 
-        Raises ``OperatorError`` where the tables have left this program behind.
+        Raises ``OperatorError`` where the tables have left this program behind, and
+        ``OtherDefinition``; nothing is written then.
         """
         kind = "worker" if self.is_worker else "channel"
         values = (self.format, self._name, kind, self.ttl, self.drains, *self.offered)
-        found = self.db.execute(_BEGIN, values).fetchone()
-        if found is None:  # The tables were changed since they were looked at.
-            format_of(self.db)
-            raise OperatorError(f"{self.db.address.place}: the tables have changed; start again")
-        (self.worker,) = found
+        with self._transaction():
+            found = self.db.execute(_BEGIN, values).fetchone()
+            if found is None:  # The tables were changed since they were looked at.
+                format_of(self.db)
+                place = self.db.address.place
+                raise OperatorError(f"{place}: the tables have changed; start again")
+            (worker,) = found
+            if self.declared.definitions:
+                declare(self.db, self.declared, worker, self.ttl, is_again=self.worker > 0)
+        self.worker = worker
         self.own.add(self.worker)
         self.group = self.acknowledged = 0
+
+    def declare(self, declared: Declared) -> None:
+        """Say how agents are defined here, from now on and under later leases.
+
+        Raises ``OtherDefinition``, and nothing is declared.
+        """
+        with self._transaction():
+            declare(self.db, declared, self.worker, self.ttl)
+        self.declared = declared
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self.db.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+        try:
+            yield
+            self.db.execute("COMMIT")
+        except BaseException:
+            self.db.roll_back()
+            raise
 
     @property
     def offered(self) -> tuple[list[str] | None, int | None]:
@@ -276,16 +305,12 @@ _RENEW: Final = (
     "expires = clock_timestamp() + make_interval(secs => ?2::float8) "
     "WHERE id = ?3 AND live RETURNING id"
 )
-_IS_GONE: Final = (
-    "NOT EXISTS (SELECT 1 FROM pg_stat_activity AS a "
-    "WHERE a.pid = worker.pid AND coalesce(a.backend_start, worker.connected) = worker.connected)"
-)
 _END_ALL: Final = (
     "UPDATE worker SET live = false WHERE live AND (connected > pg_postmaster_start_time() OR "
     "clock_timestamp() > pg_postmaster_start_time() + make_interval(secs => ?::float8))"
 )
 """But for those that the server itself has cut off: they are given time to come back."""
-_END_PREDECESSOR: Final = f"UPDATE worker SET live = false WHERE live AND name = ? AND {_IS_GONE}"
+_END_PREDECESSOR: Final = f"UPDATE worker SET live = false WHERE live AND name = ? AND {IS_GONE}"
 _NAMED: Final = (
     "SELECT to_char(since, 'YYYY-MM-DD HH24:MI:SS TZ') FROM worker "
     "WHERE live AND name = ? AND expires > clock_timestamp()"

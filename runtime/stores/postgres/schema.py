@@ -6,6 +6,8 @@
                ``told``: the position up to which its hub has heard of events by then
     tree       which worker owns a tree of runs, since which change of owner (``epoch``), and how
                many of its runs live: with the last one the row goes
+    definition what each worker has declared of its agents, so that two programs that mean
+               different ones by one name are not at work together
     run, address, event, waiting, accepted, note, meta    as in SQLite
     secret     values of variables, encrypted;  blob  contents of files, by digest
 
@@ -46,11 +48,18 @@ NUMBERS: Final = 64
 
 LOCK: Final = "hashtextextended('hubbub:' || current_schema(), {})"
 """The number of an advisory lock: 0 is held by who makes the tables; 1 by every process at work,
-shared, and by an import alone."""
+shared, and by an import alone; 2 by who joins or declares definitions, for one transaction."""
 
 _HOT: Final = (
     "WITH (fillfactor = {}, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)"
 )
+
+_DEFINITION: Final = """
+CREATE TABLE definition (
+  agent text COLLATE "C" NOT NULL, worker bigint NOT NULL, digest text COLLATE "C" NOT NULL,
+  replaces boolean NOT NULL DEFAULT false, PRIMARY KEY (agent, worker)
+);
+"""
 
 _TABLES: Final = f"""
 CREATE TABLE meta (key text COLLATE "C" PRIMARY KEY, value text NOT NULL);
@@ -126,7 +135,7 @@ CREATE TABLE secret (
 CREATE INDEX secret_version ON secret (version);
 CREATE TABLE blob (digest text COLLATE "C" PRIMARY KEY, content bytea NOT NULL);
 ALTER TABLE blob ALTER COLUMN content SET STORAGE EXTERNAL;
-"""
+{_DEFINITION}"""
 
 
 def check_server(db: PostgresConnection) -> None:
@@ -178,7 +187,23 @@ def make_schema(db: PostgresConnection, name: str) -> bool:
             db.execute("COMMIT")
     if found is not None and found < newest():
         upgrade(db.address)
+    _add_definition(db)
     return is_new
+
+
+def _add_definition(db: PostgresConnection) -> None:
+    """Make the one table that stores of this format may lack: a program that does not know it is
+    at work beside others all the same."""
+    if not _has_definition(db):
+        with making(db):
+            db.execute("BEGIN")
+            if not _has_definition(db):
+                db.execute(_DEFINITION)
+            db.execute("COMMIT")
+
+
+def _has_definition(db: PostgresConnection) -> bool:
+    return bool(db.execute("SELECT to_regclass('definition') IS NOT NULL").fetchone()[0])
 
 
 def make_tables(db: PostgresConnection, meta: Mapping[str, str]) -> None:

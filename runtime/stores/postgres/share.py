@@ -17,6 +17,7 @@ from hubbub.hub.errors import CallerError
 from hubbub.hub.events import CustomEvent, Event
 from hubbub.hub.events.codec import UnknownEvent
 from hubbub.hub.ports import Clock
+from hubbub.hub.store.declared import NOTHING_DECLARED, Declared
 from hubbub.hub.store.journal import Commit, RunInfo
 from hubbub.hub.store.placement import ANYTHING, Offer
 from hubbub.hub.store.sharing import Sharer
@@ -45,9 +46,9 @@ _UNKNOWN: Final = (CustomEvent, UnknownEvent)
 class PostgresShare:
     """The ``Sharing`` of a store in PostgreSQL.
 
-    ``hand_over``, ``drain``, ``at_work`` and ``runs_of`` do in the database what the methods say;
-    ``attached`` is called when there is somebody to be told, ``offered`` when another offer is to
-    be known.
+    ``hand_over``, ``drain``, ``at_work``, ``runs_of`` and ``declare`` do in the database what the
+    methods say, the last of them nothing in a store that is not open; ``attached`` is called when
+    there is somebody to be told, ``offered`` when another offer is to be known.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class PostgresShare:
         drain: Callable[[], Awaitable[None]],
         at_work: Callable[[], Awaitable[Collection[int]]],
         runs_of: Callable[[Collection[str]], Awaitable[Sequence[RunInfo]]],
+        declare: Callable[[Declared], Awaitable[None]],
         attached: Callable[[], object],
         offered: Callable[[], object],
     ) -> None:
@@ -70,11 +72,14 @@ class PostgresShare:
         self._do_at_work = at_work
         self.number = 0
         """That of the lease; see ``Sharing``."""
+        self._do_declare = declare
         self._attached, self._offered = attached, offered
         self.sharer: Sharer | None = None
         self.drains = False
         self.offered = ANYTHING
         """Which trees may be this process's."""
+        self.declared = NOTHING_DECLARED
+        """How agents are defined here; what ``open`` declares."""
         self._owned: dict[str, tuple[int, int]] = {}
         """The epochs of the trees that are this process's, by root, and when they were claimed."""
         self._agents: dict[str, str] = {}
@@ -115,6 +120,13 @@ class PostgresShare:
         """The numbers of the leases that are not over."""
         return await self._do_at_work()
 
+    async def declare(self, definitions: Mapping[str, str], *, replaces: bool = False) -> None:
+        """Say how agents are defined here; see ``Sharing``."""
+        if self.is_worker:
+            declared = Declared(dict(definitions), replaces)
+            await self._do_declare(declared)
+            self.declared = declared
+
     async def runs_of(self, root_run_ids: Collection[str]) -> Sequence[RunInfo]:
         """Every live run of these trees, by creation."""
         return await self._do_runs_of(root_run_ids)
@@ -148,6 +160,7 @@ class PostgresShare:
     def end(self) -> None:
         """The store is closed."""
         self.sharer, self.drains, self.offered = None, False, ANYTHING
+        self.declared = NOTHING_DECLARED
         self.begin(0.0)
 
     # ── commits ──────────────────────────────────────────────────────────────────────────────

@@ -21,6 +21,7 @@ from hubbub.hub.errors import BadValue, OperatorError, StoreFailed
 from hubbub.hub.logs import log
 from hubbub.hub.masking import words_of
 from hubbub.hub.ports import Ports, Worker
+from hubbub.hub.store.declared import Declared
 from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.sharing import Sharing
 from hubbub.hub.texts import check_label
@@ -68,7 +69,8 @@ class PostgresStore(PostgresReads):
     ``patience``: seconds for which a lost server is waited for before the store fails.  Raises
     ``BadValue`` for an invalid address; ``open`` raises ``OperatorError`` where the server, the
     database, the role or the tables are not what a store needs, before anything is written, and
-    ``StoreInUse`` during an import, or where another process at work has the name.
+    ``StoreInUse`` during an import, or where another process at work has the name, or
+    ``OtherDefinition`` where one defines an agent otherwise.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class PostgresStore(PostgresReads):
         self._share = PostgresShare(
             self._ports.clock, is_worker=is_worker, ttl=ttl, hand_over=self._hand_over,
             drain=self._drain, at_work=self._at_work, runs_of=self._runs_of,
+            declare=self._declare,
             attached=self._attached, offered=self._offered,
         )  # fmt: skip
         self.sharing: Sharing = self._share
@@ -124,7 +127,7 @@ class PostgresStore(PostgresReads):
         self._lease = WorkerLease(
             writer_db, is_worker=self._is_worker, name=self._worker_name, ttl=self.ttl
         )
-        self._lease.offer = self._share.offered
+        self._lease.offer, self._lease.declared = self._share.offered, self._share.declared
         self._tail = Tail(tail_db, self._lease)
         self.blobs.db, self.blobs.writing = self._reader_db, writer_db
         try:
@@ -378,6 +381,10 @@ class PostgresStore(PostgresReads):
         if self._is_open:
             self._lease.offer, self._lease.drains = self._share.offered, False
             self._hearing.look_now()
+
+    async def _declare(self, declared: Declared) -> None:
+        if self._is_open:
+            await self._on_writer(partial(self._lease.declare, declared))
 
     async def _hand_over(self, epochs: Mapping[str, int]) -> None:
         await super().flush()

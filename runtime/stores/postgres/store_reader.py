@@ -76,7 +76,9 @@ class PostgresStoreReader(SqlStoreReader):
             return holder_of(self._db) != ""
 
     def processes(self) -> Sequence[ProcessRow]:
-        return [_process_row(row) for row in self._all(_PROCESSES)]
+        ((has_definitions,),) = self._all("SELECT to_regclass('definition') IS NOT NULL")
+        definitions = _DEFINITIONS if has_definitions else "NULL"
+        return [_process_row(row) for row in self._all(_PROCESSES.format(definitions))]
 
     def free_trees(self) -> Mapping[str, int]:
         return dict(self._all(_FREE))
@@ -139,22 +141,25 @@ def open_postgres_reader(address: PostgresAddress) -> PostgresStoreReader:
 
 
 def _process_row(row: tuple[Any, ...]) -> ProcessRow:
-    name, kind, drains, capacity, agents, told, since, left, trees, running = row
+    name, kind, drains, capacity, agents, told, since, left, definitions, trees, running = row
     return ProcessRow(
         name=name, is_worker=kind == "worker", drains=drains, capacity=capacity, since=since,
         agents=None if agents is None else tuple(agents), left=left, trees=trees, running=running,
-        told=told,
+        told=told, definitions=definitions or {},
     )  # fmt: skip
 
 
 _PROCESSES: Final = (
     "SELECT w.name, w.kind, w.drains, w.capacity, w.agents, w.told, "
     "(extract(epoch FROM w.since) * 1000000)::bigint, "
-    "greatest(extract(epoch FROM w.expires - clock_timestamp()), 0)::float, "
+    "greatest(extract(epoch FROM w.expires - clock_timestamp()), 0)::float, {}, "
     "(SELECT count(*) FROM tree WHERE owner = w.id), "
     "(SELECT count(*) FROM tree JOIN run AS root ON root.number = tree.root "
     "JOIN run ON run.root_run_id = root.run_id AND run.status = 'active' "
     "WHERE tree.owner = w.id) FROM worker AS w WHERE w.live ORDER BY w.id"
+)
+_DEFINITIONS: Final = (
+    "(SELECT jsonb_object_agg(agent, digest) FROM definition WHERE definition.worker = w.id)"
 )
 _FREE: Final = (
     "SELECT want, count(*) FROM tree WHERE owner IS NULL "

@@ -5,6 +5,7 @@ import anyio
 import pytest
 from support.shared_stores import SharedPlace
 
+from hubbub.hub.conformance.declarations import DECLARATION_CHECKS
 from hubbub.hub.conformance.journal import CHECKS
 from hubbub.hub.conformance.placement import PLACEMENT_CHECKS
 from hubbub.hub.conformance.sharing import SHARING_CHECKS, members_of
@@ -14,6 +15,8 @@ from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.shared.memory import SharedMemory
 
 pytestmark = pytest.mark.anyio
+
+SUITE = SHARING_CHECKS + PLACEMENT_CHECKS + DECLARATION_CHECKS
 
 AWAY = pytest.mark.parametrize("seconds", [0.0, 0.01], ids=["a turn away", "ten milliseconds away"])
 
@@ -25,9 +28,7 @@ async def test_one_of_its_processes_conforms(check, seconds):
 
 
 @AWAY
-@pytest.mark.parametrize(
-    "check", SHARING_CHECKS + PLACEMENT_CHECKS, ids=lambda check: check.__name__
-)
+@pytest.mark.parametrize("check", SUITE, ids=lambda check: check.__name__)
 async def test_the_shared_store_conforms(check, seconds):
     await check(lambda: SharedPlace(seconds=seconds))
 
@@ -41,8 +42,8 @@ async def _fails(check, make_store):
     return False
 
 
-async def _broken(make_store):
-    return {check.__name__ for check in SHARING_CHECKS if await _fails(check, make_store)}
+async def _broken(make_store, suite=SHARING_CHECKS):
+    return {check.__name__ for check in suite if await _fails(check, make_store)}
 
 
 def _place(kind):

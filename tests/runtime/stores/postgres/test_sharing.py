@@ -9,11 +9,14 @@ from support.postgres import Server
 
 from hubbub import Hub
 from hubbub.hub import events as e
+from hubbub.hub.conformance.declarations import DECLARATION_CHECKS
 from hubbub.hub.conformance.placement import PLACEMENT_CHECKS
 from hubbub.hub.conformance.sharing import SHARING_CHECKS, SharingCheck
 from hubbub.hub.delivery.asked_notes import LOST
 from hubbub.hub.errors import Closed
 from hubbub.runtime.stores.postgres.store import PostgresStore
+
+SUITE = SHARING_CHECKS + PLACEMENT_CHECKS + DECLARATION_CHECKS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
@@ -36,9 +39,7 @@ class Schema:
 
 
 @pytest.mark.spec("X-01", "X-02", "X-05")
-@pytest.mark.parametrize(
-    "check", SHARING_CHECKS + PLACEMENT_CHECKS, ids=lambda check: check.__name__
-)
+@pytest.mark.parametrize("check", SUITE, ids=lambda check: check.__name__)
 async def test_the_shared_store_conforms(check: SharingCheck, server: Server) -> None:
     await check(lambda: Schema(server))
 

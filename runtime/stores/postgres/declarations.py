@@ -1,0 +1,71 @@
+"""What the workers of a store have declared of their agents: the rows of ``definition``.
+
+    joined, or said later ─► whoever else is at work and means another one ─► refused, unless
+                             it replaces                                      ─► its own rows
+
+Each worker that joins does so behind the last one (an advisory lock, for one short transaction):
+of two at the same moment the second one sees what the first one has declared.
+"""
+
+from typing import Final
+
+import psycopg
+
+from hubbub.hub.store.declared import Declared, OtherDefinition
+from hubbub.runtime.stores.postgres.schema import LOCK
+from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
+
+__all__ = ["IS_GONE", "declare"]
+
+IS_GONE: Final = (
+    "NOT EXISTS (SELECT 1 FROM pg_stat_activity AS a "
+    "WHERE a.pid = worker.pid AND coalesce(a.backend_start, worker.connected) = worker.connected)"
+)
+"""Whether the connection is gone that a row of ``worker`` was written by."""
+
+
+def declare(
+    db: PostgresConnection, declared: Declared, worker: int, ttl: float, *, is_again: bool = False
+) -> None:
+    """Put what a worker declares in the place of what it has declared; others wait until the
+    transaction is over, which sees what is committed meanwhile.
+
+    ``is_again``: it comes back, so those that were to replace what it has do not exclude it.
+    Raises ``OtherDefinition``; and ``LockNotAvailable``, which passes, where it is not known yet
+    whether the other one is still there.
+    """
+    db.execute(f"SELECT pg_advisory_xact_lock({LOCK.format(2)})")
+    db.execute(_TIDY, (worker,))
+    agents, digests = list(declared.definitions), list(declared.definitions.values())
+    if not declared.replaces:
+        values = (agents, digests, worker, ttl, is_again)
+        if (found := db.execute(_OTHER, values).fetchone()) is not None:
+            agent, name, is_gone = found
+            if is_gone:  # Its lease is over soon, unless it comes back.
+                raise psycopg.errors.LockNotAvailable(
+                    f"the worker {name!r} may be gone, and had another definition of the agent "
+                    f"{agent!r}: its lease is to be over first"
+                )
+            raise OtherDefinition(db.address.place, agent, name)
+    db.execute(_PUT, (agents, digests, worker, declared.replaces))
+
+
+_TIDY: Final = (
+    "DELETE FROM definition WHERE worker = ? "
+    "OR NOT EXISTS (SELECT 1 FROM worker WHERE worker.id = definition.worker AND live)"
+)
+_OTHER: Final = (
+    "SELECT definition.agent, worker.name, "
+    f"{IS_GONE} AS is_gone FROM definition JOIN worker ON worker.id = definition.worker "
+    "JOIN unnest(?1::text[], ?2::text[]) AS own (agent, digest) USING (agent) "
+    "WHERE worker.live AND worker.id <> ?3 AND definition.digest <> own.digest "
+    "AND (worker.expires > clock_timestamp() OR clock_timestamp() < "
+    "pg_postmaster_start_time() + make_interval(secs => ?4::float8)) "
+    "AND NOT (?5 AND definition.replaces) ORDER BY is_gone, definition.agent, worker.id LIMIT 1"
+)
+"""After a restart of the server, the others have had no time yet to renew their leases."""
+_PUT: Final = (
+    "INSERT INTO definition (agent, worker, digest, replaces) "
+    "SELECT own.agent, ?3, own.digest, ?4 FROM unnest(?1::text[], ?2::text[]) AS own "
+    "(agent, digest)"
+)
