@@ -83,22 +83,22 @@ def test_in_a_rolling_deploy_both_are_at_work_and_it_is_shown(
 ) -> None:
     address = server.dsn()
     monkeypatch.setenv("STORE", address)
-    with (
-        WorkerProcess(here, "ours", "--store", address, "--name", "old") as old,
-        WorkerProcess(here, "own:runtime") as own,
-    ):
+    with WorkerProcess(here, "ours", "--store", address, "--name", "old") as old:
         old.wait_for("is at work")
-        own.wait_for("is at work")
-        with WorkerProcess(here, "theirs", "--store", address, "--name", "new", "--replace") as new:
-            new.wait_for("is at work")
-            (differing,) = at_work(address, capsys)["differing"]
-            assert differing["agent"] == "ann"
-            assert ["old"] in differing["workers"] and len(differing["workers"]) == 2
-            assert main(["workers", "--store", address]) == 0
-            assert "agents with several definitions" in capsys.readouterr().out
-            old.signal(signal.SIGTERM)
-            assert old.wait() == 0
-            assert at_work(address, capsys)["differing"] == []
+        with WorkerProcess(here, "own:runtime") as own:
+            own.wait_for("is at work")
+            with WorkerProcess(
+                here, "theirs", "--store", address, "--name", "new", "--replace"
+            ) as new:
+                new.wait_for("is at work")
+                (differing,) = at_work(address, capsys)["differing"]
+                assert differing["agent"] == "ann"
+                assert ["old"] in differing["workers"] and len(differing["workers"]) == 2
+                assert main(["workers", "--store", address]) == 0
+                assert "agents with several definitions" in capsys.readouterr().out
+                old.signal(signal.SIGTERM)
+                assert old.wait() == 0
+                assert at_work(address, capsys)["differing"] == []
 
 
 @pytest.fixture(params=["asyncio", "trio"])
