@@ -122,7 +122,8 @@ class Loader:
         """The runs that an earlier runtime, or another one, has left for this one to resume."""
         journal = self._hub.journal
         found = await self._boot.unfinished(journal, claimed)
-        await self._trials.found(journal, tuple(found))
+        roots = () if claimed is None else claimed.roots
+        await self._trials.found(journal, tuple(found), roots)
         return found
 
     def forget(self, run_id: str) -> None:
@@ -296,7 +297,7 @@ class Loader:
             self._withhold(gone, lane, events, waiting)
             return
         causes = () if is_overtaken else self._causes(lane, thread, events)
-        if causes and self._is_held(run_id, causes, waiting):
+        if causes and self._is_held(lane, causes, waiting):
             return
         self._families.came_back(run_id)
         pending = self._boot.pending(run_id, waiting)
@@ -331,8 +332,9 @@ class Loader:
             cause = self._trials.cause(run_id, before, is_waiting=is_waiting)
         return (*before, cause)
 
-    def _is_held(self, run_id: str, causes: tuple[str, ...], waiting: Iterable[InLane]) -> bool:
+    def _is_held(self, lane: OwnLane, causes: tuple[str, ...], waiting: Iterable[InLane]) -> bool:
         """Whether a run that is to be restored is left alone until its turn comes."""
+        run_id = lane.run_id
         ends = any(isinstance(x, ENDINGS) for x in waiting)
         if (
             ends
@@ -341,7 +343,7 @@ class Loader:
             or causes[-1] == CONTEXT_ONLY
         ):
             return False
-        if self._trials.holds(run_id, causes):
+        if self._trials.holds(run_id, causes, lane.root_run_id):
             self._left_id(run_id)
             return True
         return False
@@ -416,7 +418,7 @@ class Loader:
                 cause = self._trials.cause(
                     lane.run_id, thread.before, is_waiting=bool(questions(events))
                 )
-            if self._is_held(lane.run_id, (*thread.before, cause), waiting):
+            if self._is_held(lane, (*thread.before, cause), waiting):
                 return
         pending = self._boot.pending(lane.run_id, waiting)
         recorded = recall(events) if events else NOTHING

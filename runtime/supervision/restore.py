@@ -149,7 +149,7 @@ class Boot:
         """Note which runs are left in the middle of something, with roots and numbers; and
         ``notes``."""
         if self._is_shared:
-            notes = _notes_of_trees(at_work)
+            notes = {**notes, **_notes_of_trees(at_work)}
         left = {**self._left, **{run_id: seq for run_id, (_, seq) in at_work.items()}}
         if left != self._noted and not self._is_shared:
             self._noted = left

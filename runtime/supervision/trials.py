@@ -18,10 +18,13 @@ the store: it is written, with the whole group, in the commit that restores the 
 of anything that they do.  Where none was tried any more, the next runtime tries each for twice as
 long; where more than one was, or none, it gives each all of that time before the next turn.
 
+Where several processes share a store, each tree has a note of its own: whoever claims the tree of
+a process that is gone reads there who was tried, and among how many.
+
 Nothing of this costs anything where no process has died.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Set
 from typing import Final
 
 import msgspec
@@ -61,13 +64,21 @@ class _Tried(Struct, frozen=True, omit_defaults=True):
     """Whether the time of a suspect has passed that has not made progress since."""
 
 
+class _InTree(Struct, frozen=True):
+    """Who of a tree is tried, where several processes share the store: the note of that tree."""
+
+    tried: tuple[str, ...]
+    together: int
+    """How many the process tries at once, in all trees."""
+
+
 class Trials:
     """The suspects of one runtime."""
 
     __slots__ = (
-        "_before", "_blamed", "_groups", "_has_begun", "_is_shared", "_lived", "_noted", "_others",
-        "_pending", "_services", "_spacing", "_stamp", "_start", "_suspects", "_time", "_timer",
-        "_tried", "_turn", "_unseen", "_were_held", "is_on",
+        "_before", "_blamed", "_groups", "_has_begun", "_in_trees", "_is_shared", "_lived",
+        "_noted", "_others", "_pending", "_roots", "_services", "_spacing", "_stamp", "_start",
+        "_suspects", "_time", "_timer", "_tried", "_turn", "_unseen", "_were_held", "is_on",
     )  # fmt: skip
 
     def __init__(self, services: Services, start: Callable[[str], object]) -> None:
@@ -75,11 +86,15 @@ class Trials:
         self._is_shared = services.hub.share.sharing is not None
         self._start = start
         """Has a suspect restored whose turn it is."""
-        self._before: frozenset[str] = frozenset()
+        self._before: set[str] = set()
         """The runs that were tried when the process before this one died."""
         self._were_held: frozenset[str] = frozenset()
         self._blamed: set[str] = set()
         self._noted = _Tried()
+        self._in_trees: dict[str, str] = {}
+        """The notes of trees that this process has read or written, by key."""
+        self._roots: dict[str, str] = {}
+        """The trees of suspects, where each has a note."""
         self._time = self._spacing = TRIAL
         self._lived = 0.0
         self._unseen: set[str] = set()
@@ -106,11 +121,15 @@ class Trials:
 
     # ── what is found ────────────────────────────────────────────────────────────────────────
 
-    async def found(self, journal: Journal, run_ids: tuple[str, ...]) -> None:
-        """These runs are there to be resumed."""
+    async def found(
+        self, journal: Journal, run_ids: tuple[str, ...], roots: Collection[str] = ()
+    ) -> None:
+        """These runs are there to be resumed; ``roots`` are trees that were another process's."""
         self._unseen |= set(run_ids)
         self.is_on = self.is_on or bool(run_ids)
-        if self._is_shared:  # What other processes try, they note in the lanes of runs.
+        if self._is_shared:
+            if roots:
+                self._read_trees(await journal.notes(f"{NOTE}:"), roots)
             return
         text = (await journal.notes(NOTE)).get(NOTE)
         if not text:
@@ -120,7 +139,7 @@ class Trials:
         except msgspec.DecodeError as error:  # Then nobody is a suspect yet.
             log.warning("trials.unreadable", note=NOTE, error=str(error))
             return
-        self._before, self._were_held = frozenset(noted.tried), frozenset(noted.held)
+        self._before, self._were_held = set(noted.tried), frozenset(noted.held)
         self._blamed = {*noted.blamed, *(noted.tried if len(noted.tried) == 1 else ())}
         self._lived, is_missed = noted.lived, noted.is_late and not noted.tried
         if is_missed:
@@ -130,17 +149,42 @@ class Trials:
             self._spacing = self._time
         self._note()  # Before anything else: the next death is no longer theirs.
 
+    def _read_trees(self, notes: Mapping[str, str], roots: Collection[str]) -> None:
+        """Who was tried in these trees as their process died, or lost them."""
+        for root in roots:
+            key = _key_of(root)
+            text = notes.get(key)
+            if not text:
+                continue
+            try:
+                noted = msgspec.json.decode(text, type=_InTree)
+            except msgspec.DecodeError as error:  # Then nobody was tried.
+                log.warning("trials.unreadable", note=key, error=str(error))
+                continue
+            self._in_trees[key] = text
+            # What is noted stays until they are tried again, or have got on: this process, too, may
+            # die before.
+            self._roots.update(dict.fromkeys(noted.tried, root))
+            (self._blamed if noted.together == 1 else self._before).update(noted.tried)
+
     def cause(self, run_id: str, before: tuple[str, ...], *, is_waiting: bool) -> str:
         """Why a run comes back that was at work when its process died."""
         return crash_cause(
             before, run_id, is_waiting=is_waiting, is_blamed=run_id in self._blamed,
-            is_held=run_id in self._were_held, tried=self._before,
+            is_held=run_id in self._were_held, tried=self._tried_with(run_id),
             max_crashes=self._services.max_crashes,
         )  # fmt: skip
 
-    def holds(self, run_id: str, causes: tuple[str, ...]) -> bool:
-        """Whether a run that comes back for these causes is kept until its turn comes."""
+    def _tried_with(self, run_id: str) -> Set[str]:
+        """Among whom it was that the run's process has died of; of a shared store's trees each has
+        had its own."""
+        return self._before if not self._is_shared or run_id in self._before else frozenset()
+
+    def holds(self, run_id: str, causes: tuple[str, ...], root_run_id: str = "") -> bool:
+        """Whether a run of that tree that comes back for these causes is kept until its turn
+        comes."""
         self._blamed.discard(run_id)
+        self._roots[run_id] = root_run_id
         if crash_limit_failure(causes, self._services.max_crashes):
             return False
         if not is_suspect(causes, self._services.max_crashes):
@@ -184,6 +228,8 @@ class Trials:
         """A run has made progress, waits, or has left memory."""
         for runs in (self._unseen, self._others, self._pending):
             runs.discard(run_id)
+        if self._is_shared:
+            self._before.discard(run_id)
         self._tried.pop(run_id, None)
         if run_id in self._turn:
             self._turn.discard(run_id)
@@ -220,6 +266,7 @@ class Trials:
 
     def _rest(self) -> None:
         """Nobody else comes: who is tried still is until its time has passed."""
+        self._groups = {True: 1, False: 1}
         if self._tried and self._timer is None:
             self._wake_in(max(0.0, min(self._tried.values()) - self._now()))
         if set(self._noted.tried) != set(self._tried) or not self._pending:
@@ -286,11 +333,42 @@ class Trials:
             lived=self._lived if goes_on else 0.0,
             is_late=bool(self._pending - self._others - self._tried.keys()),
         )  # fmt: skip
-        if self._is_shared or tried == self._noted:
+        if self._is_shared:
+            self._noted = tried
+            return self._changed_in_trees()
+        if tried == self._noted:
             return {}
         self._noted = tried
         return {NOTE: msgspec.json.encode(tried).decode()}
 
+    def _changed_in_trees(self) -> dict[str, str]:
+        """The notes of trees that are to be others from now on; empty where nobody is tried."""
+        trees: dict[str, list[str]] = {}
+        for run_id in self._tried:
+            trees.setdefault(_key_of(self._roots[run_id]), []).append(run_id)
+        due = {_key_of(self._roots.get(run_id, "")) for run_id in self._blamed | self._before}
+        wanted = {
+            key: msgspec.json.encode(_InTree(tuple(runs), len(self._tried))).decode()
+            for key, runs in trees.items()
+        }
+        wanted |= {key: "" for key in self._in_trees if key not in wanted and key not in due}
+        changed = {key: x for key, x in wanted.items() if self._in_trees.get(key, "") != x}
+        self._in_trees = {key: x for key, x in {**self._in_trees, **wanted}.items() if x}
+        return changed
+
     def _note(self) -> None:
-        if not self._services.hub.is_closed and (notes := self._changed()):
-            self._services.hub.journal.submit(Commit(notes=notes))
+        if self._services.hub.is_closed:
+            return
+        journal, before = self._services.hub.journal, self._in_trees
+        notes = self._changed()
+        if not self._is_shared and notes:
+            journal.submit(Commit(notes=notes))
+        elif notes:  # A tree may be another process's by now, and its note with it.
+            for key, text in notes.items():
+                expected = {key: before.get(key, "")}
+                journal.submit(Commit(notes={key: text}, notes_expect=expected))
+
+
+def _key_of(root_run_id: str) -> str:
+    """The key of the note of one tree."""
+    return f"{NOTE}:{root_run_id}"
