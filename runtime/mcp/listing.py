@@ -8,6 +8,7 @@ by name, so that the same tools always make the same list.
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
+from urllib.parse import unquote
 
 import msgspec
 from msgspec import Struct
@@ -117,20 +118,46 @@ def _tool_problems(tool: ListedTool) -> Iterator[str]:
     except Exception as problem:
         yield f"its schema: {problem}"
         return
-    if far := next(_far_references(schema), ""):
-        yield f"its schema refers to {shown(far)}, which is elsewhere"
+    for reference in _references(schema):
+        if why := _reference_problem(schema, reference):
+            yield f"its schema refers to {shown(reference)}, which {why}"
+            return
 
 
-def _far_references(part: Any) -> Iterator[str]:
-    """The references that lead out of a schema."""
+def _references(part: Any) -> Iterator[str]:
+    """Everything that a schema refers to."""
     if isinstance(part, list):
         for each in part:
-            yield from _far_references(each)
+            yield from _references(each)
     elif isinstance(part, dict):
         for key, each in part.items():
-            if key == "$ref" and isinstance(each, str) and not each.startswith("#"):
+            if key == "$ref" and isinstance(each, str):
                 yield each
-            yield from _far_references(each)
+            yield from _references(each)
+
+
+def _reference_problem(schema: Any, reference: str) -> str:
+    """Why no provider of a model could follow a reference of a schema; empty where it can."""
+    followed: set[str] = set()
+    while reference not in followed:
+        followed.add(reference)
+        if not reference.startswith("#"):
+            return "is elsewhere"
+        if not reference.startswith("#/"):  # All of it, or a name given somewhere in it.
+            return ""
+        part = schema
+        for key in unquote(reference[2:]).split("/"):
+            key = key.replace("~1", "/").replace("~0", "~")
+            if isinstance(part, list) and key.isdecimal() and int(key) < len(part):
+                part = part[int(key)]
+            elif isinstance(part, dict) and key in part:
+                part = part[key]
+            else:
+                return "is not there"
+        if not isinstance(part, dict) or not isinstance(part.get("$ref"), str):
+            return ""
+        reference = part["$ref"]
+    return "refers to nothing but itself"
 
 
 def _approval(server: McpServer, tool: str) -> Approval | None:

@@ -50,6 +50,21 @@ def deep(levels: int) -> Any:
     return {"type": "object", **schema}
 
 
+def of_part(part: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an object with a part that is defined beside."""
+    return {"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": part}}
+
+
+@pytest.mark.parametrize("part", [
+    {"type": "string"}, {"type": "array", "items": {"$ref": "#/$defs/x"}},
+    {"properties": {"all": {"$ref": "#"}, "first": {"$ref": "#/properties/a"}}},
+    {"allOf": [{}, {"$ref": "#/$defs/x/allOf/0"}]}, {"$ref": "#name"},
+])  # fmt: skip
+def test_a_schema_may_refer_to_itself(part: dict[str, Any]) -> None:
+    found = listed(described(schema=of_part(part)))
+    assert (len(found.tools), found.problems) == (1, ())
+
+
 @pytest.mark.parametrize(
     ("tool", "problem"),
     [
@@ -60,6 +75,9 @@ def deep(levels: int) -> Any:
         (described(schema={"type": "object", "x": float("nan")}), "is not JSON"),
         (described(schema={"type": "object", "title": "x" * 70_000}), "longer than"),
         (described(schema={"type": "object", "$ref": "http://evil.example/s"}), "elsewhere"),
+        (described(schema={"type": "object", "$ref": "#/$defs/no"}), "'#/$defs/no', which is not"),
+        (described(schema=of_part({"$ref": "#/$defs/x"})), "refers to nothing but itself"),
+        (described(schema=of_part({"$ref": "#/$defs/x/y"})), "which is not there"),
         (described(schema={"type": "object", "title": "\ud800"}), ""),
         (described(description="\ud800"), "half of a surrogate pair"),
         (described(name=""), "it has no name"),
