@@ -125,14 +125,17 @@ class Hearing:
 
     # ── one order ────────────────────────────────────────────────────────────────────────────
 
-    async def hear(self, until: int | None = None) -> None:
+    async def hear(self, until: int | None = None, *, found: Page | None = None) -> None:
         """Tell what others have written, up to a position; whoever calls it holds ``telling``.
 
-        Nothing is told behind a group of commits of this process's own that is not told yet.
+        Nothing is told behind a group of commits of this process's own that is not told yet.  A
+        page that was ``found`` before is told if nothing else was since.
         """
         host = self._host
         while until is None or host.tip < until:
-            page = await self._ask(partial(self._tail.page, host.tip, until, self._version))
+            page, found = found, None
+            if page is None or page.after != host.tip:
+                page = await self._ask(partial(self._tail.page, host.tip, until, self._version))
             self._version = page.version
             if page.events and until is None and not self._tail.is_notified:
                 self._found_unnotified()
@@ -178,23 +181,28 @@ class Hearing:
     async def listen(self) -> None:
         """Hear others and keep the lease, for as long as the store works."""
         due, clock = self._clock.monotonic(), self._clock
+        found: Page | None = None
         while not self._host.failure:
             try:
                 now = clock.monotonic()
-                if now + POLL / 5 >= due or self._is_due or self._tail.is_free_said:
+                is_due = now + POLL / 5 >= due or self._is_due or self._tail.is_free_said
+                if self._share.sharer is not None and (found is not None or not is_due):
+                    async with self.telling:
+                        await self.hear(found=found)
+                if is_due:
                     due, self._is_due = now + self._beat, False
                     await self.look()
-                elif self._share.sharer is not None:
-                    async with self.telling:
-                        await self.hear()
             except Exception as error:
                 if not (isinstance(error, psycopg.Error) and is_passing(error)):
                     await self._host.fail(error)
                     return
                 log.warning("store.unheard", exc_info=error)
             wait = min(POLL, max(0.0, due - clock.monotonic()))
+            after = None if self._share.sharer is None else self._host.tip
             self._is_waiting = True
-            await self._tailing.run(partial(self._tail.wait, wait))
+            found = await self._tailing.run(
+                partial(self._tail.wait_page, wait, after, self._version)
+            )
             self._is_waiting = False
             await anyio.lowlevel.checkpoint()  # A thread is not left half-way.
 

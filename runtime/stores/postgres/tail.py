@@ -1,6 +1,7 @@
 """``Tail``: how a process hears of the others at work on its store, and keeps its lease.
 
-    wait    until something is notified, it is called, or some time has passed
+    wait    until something is notified, it is called, or some time has passed; what is notified
+            of is read at once
     look    one query: renews the lease, and sees how far the store is, whose lease is over, and
             whether trees are free
     claim   trees that nobody owns, up to a share
@@ -63,8 +64,9 @@ class Look(Struct, frozen=True):
 
 
 class Page(Struct, frozen=True):
-    """What others have written after a position."""
+    """What others have written after a position.  It does not age: there may only be more."""
 
+    after: int
     events: Sequence[Event]
     position: int
     """Of the last of them."""
@@ -145,6 +147,17 @@ class Tail:
         self.is_free_said = self.is_free_said or word == FREE
 
     # ── waiting ──────────────────────────────────────────────────────────────────────────────
+
+    def wait_page(self, seconds: float, after: int | None, version: int) -> Page | None:
+        """Like ``wait``; then, if something was notified, what others have written after a position
+        that is given.  To be asked for it once that is said costs more than the reading."""
+        if not self.wait(seconds) or after is None or self._db.is_lost:
+            return None
+        try:
+            return self.page(after, None, version)
+        except Exception:  # Whoever asks for it next meets it again, and can say so.
+            self._db.close()
+            return None
 
     def wait(self, seconds: float) -> bool:
         """Wait for a notification, a call, or so long; whether something was notified."""
@@ -275,23 +288,25 @@ class Tail:
         limit = _LAST if until is None else until
         found = self._db.execute(_SELECT_PAGE, (after, limit)).fetchall()
         events: list[Event] = []
-        is_last = len(found) < PAGE
-        for position, writer, body in found:
+        told, is_last = after, len(found) < PAGE
+        for position, writer, body, _ in found:
             if writer in own:
                 is_last = True
                 break
-            after = position
+            told = position
             try:
                 events.append(decode_event(body))
             except READ_ERRORS:  # Who reads the run is told; the others' come after it.
                 log.error("event.unreadable", position=position)
-        # Behind the events: what they need is there.
-        secrets = self._db.execute(_SELECT_SECRETS, (version, worker)) if events else ()
-        values = [(key, bytes(value), each) for key, value, each in secrets]
-        return Page(
-            events, after, is_last, [(key, value) for key, value, _ in values],
-            max((each for *_, each in values), default=version),
-        )  # fmt: skip
+        values: list[tuple[str, bytes]] = []
+        newest = found[0][-1] if events else None
+        if newest is not None and newest > version:
+            # Behind the events: what they need is there.
+            for key, value, each in self._db.execute(_SELECT_SECRETS, (version, worker)).fetchall():
+                values.append((key, bytes(value)))
+                newest = max(newest, each)
+            version = newest
+        return Page(after, events, told, is_last, values, version)
 
 
 _LAST: Final = 1 << 62
@@ -351,9 +366,10 @@ _CLAIMED: Final = (
 )
 """A tree that is its opener's has the first epoch."""
 _SELECT_PAGE: Final = (
-    "SELECT position, writer, body FROM event WHERE position > ? AND position <= ? "
-    f"ORDER BY position LIMIT {PAGE}"
+    "SELECT position, writer, body, (SELECT max(version) FROM secret) FROM event "
+    f"WHERE position > ? AND position <= ? ORDER BY position LIMIT {PAGE}"
 )
+"""With the version of the newest value of a secret, as of the same moment."""
 _SELECT_SECRETS: Final = (
     "SELECT key, value, version FROM secret WHERE version > ? AND writer <> ? ORDER BY version"
 )

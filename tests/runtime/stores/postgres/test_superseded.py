@@ -49,7 +49,7 @@ def stand_still(store: PostgresStore) -> None:
     async def look() -> None:
         await anyio.sleep(0.1)
 
-    async def hear(until: int | None = None) -> None:
+    async def hear(until: int | None = None, *, found: object = None) -> None:
         if until is not None:
             await hears(until)
 

@@ -1,0 +1,164 @@
+"""What others write is read with the notification of it, and told in its place all the same."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.agents import echo_model, model_agent
+from support.postgres import Server
+
+from hubbub import AgentDefinition, Event, Hub, Runtime
+from hubbub.hub.events import CustomEvent
+from hubbub.runtime.stores.postgres import tail as tail_module
+from hubbub.runtime.stores.postgres.hearing import Hearing
+from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
+from hubbub.runtime.stores.postgres.store import PostgresStore
+from hubbub.runtime.stores.postgres.tail import Page
+
+pytestmark = pytest.mark.anyio
+
+
+class Kept:
+    """A store's events by position, each of this process or of others, and who is told of them."""
+
+    failure = ""
+
+    def __init__(self) -> None:
+        self.own: list[bool] = []
+        self.told: list[int] = []
+        self.asked = 0
+        self.is_notified = True
+
+    @property
+    def tip(self) -> int:
+        return len(self.told)
+
+    def page(self, after: int, until: int | None, version: int) -> Page:
+        self.asked += 1
+        events: list[Event] = []
+        limit = len(self.own) if until is None else until
+        while after + len(events) < limit and not self.own[after + len(events)]:
+            events.append(CustomEvent(name="x", at=after + len(events) + 1))
+        return Page(after, events, after + len(events), True, (), version)
+
+    async def persist(self, do: Callable[[], Any]) -> Any:
+        return await do()
+
+    async def run(self, ask: Callable[[], Any]) -> Any:
+        return ask()
+
+    def heard(self, page: Page) -> None:
+        self.told += [event.at for event in page.events]
+        assert len(self.told) == page.position
+
+    def tell_own(self) -> None:
+        """What follows is this process's own."""
+        while len(self.told) < len(self.own) and self.own[len(self.told)]:
+            self.told.append(len(self.told) + 1)
+
+
+@pytest.fixture
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """Real time where there is a server: it knows no other."""
+    return str(getattr(request, "param", "asyncio"))
+
+
+def hearing_of(kept: Any) -> Hearing:
+    made = Hearing.__new__(Hearing)
+    made._host = made._tail = made._tailing = kept
+    made._version, made._is_waiting, made._unnotified_since = 0, False, None
+    return made
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), st.booleans()),
+        st.sampled_from([("read", None), ("tell", None), ("own", None), ("hear", None)]),
+    ),
+    min_size=10,
+    max_size=40,
+)
+
+
+@given(STEPS)
+def test_whenever_a_page_is_read_each_position_is_told_once_and_in_order(
+    steps: list[tuple[str, bool | None]],
+) -> None:
+    async def live() -> None:
+        kept, found = Kept(), None
+        hearing = hearing_of(kept)
+        for what, is_own in steps:
+            if what == "write":
+                kept.own.append(bool(is_own))
+            elif what == "read":
+                found = kept.page(kept.tip, None, 0)
+            elif what == "tell":
+                await hearing.hear(found=found)
+            elif what == "own":
+                kept.tell_own()
+            else:
+                await hearing.hear()
+        while kept.tip < len(kept.own):
+            kept.tell_own()
+            await hearing.hear()
+        assert kept.told == [*range(1, len(kept.own) + 1)]
+
+    anyio.run(live)
+
+
+async def test_a_page_that_was_read_is_not_read_again_and_an_old_one_is() -> None:
+    kept = Kept()
+    hearing = hearing_of(kept)
+    kept.own = [False, False]
+    found = kept.page(0, None, 0)
+    await hearing.hear(found=found)
+    assert (kept.told, kept.asked) == ([1, 2], 1)
+    kept.own.append(False)
+    await hearing.hear(found=found)
+    assert (kept.told, kept.asked) == ([1, 2, 3], 2)
+
+
+def agents() -> list[AgentDefinition]:
+    return [model_agent(echo_model(0.0), name="chat")]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"], indirect=True)
+async def test_values_of_secrets_are_asked_for_only_when_there_are_new_ones(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: Counter[str] = Counter()
+    whole = PostgresConnection.execute
+
+    def execute(self: PostgresConnection, sql: str, values: Any = (), /) -> Any:
+        if self._name.endswith("tail"):
+            asked[sql] += 1
+        return whole(self, sql, values)
+
+    monkeypatch.setattr(PostgresConnection, "execute", execute)
+    address = server.dsn()
+    store = PostgresStore(address, is_worker=False)
+    async with Runtime(agents(), store=PostgresStore(address)) as one, Hub(journal=store):
+
+        async def talk(**env: str) -> None:
+            await (await one.start("chat", "hello", env=env)).result()
+            with anyio.fail_after(60):
+                while store.tip < one.hub.journal.tip:  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+
+        await talk()
+        asked.clear()
+        for _ in range(5):
+            await talk()
+        assert asked[tail_module._SELECT_PAGE] > 0
+        assert asked[tail_module._SELECT_SECRETS] == 0
+        await talk(TOKEN="its value")
+        assert asked[tail_module._SELECT_SECRETS] > 0
+        asked.clear()
+        for _ in range(5):
+            await talk()
+        assert asked[tail_module._SELECT_SECRETS] == 0
