@@ -12,6 +12,7 @@
 """
 
 import hashlib
+import selectors
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -60,8 +61,12 @@ class PostgresBus:
         self._waiting: deque[tuple[Topic, bytes]] = deque()
         self._wants: bytes | None = None
         """What was said last about these: others are told once more after a connection is made."""
+        self._is_virtual = False
+        """Whether time passes without the server: then it says nothing of that."""
         self._asked_at: float | None = None
         """When a statement was sent that is not answered yet."""
+        self._name = self._known_as = f"hubbub:{address.schema}:bus"
+        """What the connection is to be called, and what the server knows."""
         self._listens = self._is_listening = False
         """Whether pieces are to be heard, and whether the server knows."""
 
@@ -83,6 +88,11 @@ class PostgresBus:
         self._listens = deltas
         self._pump()
 
+    def call_itself(self, name: str) -> None:
+        """Be known to the server under another name."""
+        self._name = name
+        self._pump()
+
     def close(self) -> None:
         self._tasks = None
 
@@ -90,7 +100,7 @@ class PostgresBus:
 
     async def _live(self, hear: Hear) -> None:
         worker, wait, is_away = self._make_worker(), FIRST_WAIT, False
-        slow = 0
+        slow, self._is_virtual = 0, worker.is_inline
         try:
             while True:
                 try:
@@ -116,7 +126,8 @@ class PostgresBus:
 
     def _connect(self, slow: int) -> psycopg.Connection[object]:
         schema = self._address.schema
-        db = self._address.connect(f"hubbub:{schema}:bus", slow)
+        self._known_as = self._name
+        db = self._address.connect(self._known_as, slow)
         try:
             db.silence = self._address.handshake(slow)
             found = db.execute(
@@ -170,7 +181,7 @@ class PostgresBus:
         if self._db is None or self._tasks is None:
             return
         if self._asked_at is not None:
-            if self._clock.monotonic() - self._asked_at > SILENCE:
+            if self._is_silent():
                 self._scope.cancel()
             return
         statement, values = self._next()
@@ -184,11 +195,25 @@ class PostgresBus:
         except psycopg.Error:
             self._scope.cancel()
 
+    def _is_silent(self) -> bool:
+        """Whether the server has said nothing for too long, though there was time to hear it."""
+        if self._db is None or self._asked_at is None or self._is_virtual:
+            return False
+        if self._clock.monotonic() - self._asked_at <= SILENCE:
+            return False
+        # Where this process has stood still, the answer is there, and nobody has looked.
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._db.pgconn.socket, selectors.EVENT_READ)
+            return not selector.select(0)
+
     def _next(self) -> tuple[str, list[bytes]]:
         if self._listens != self._is_listening:
             self._is_listening = self._listens
             verb = "LISTEN" if self._listens else "UNLISTEN"
             return f'{verb} "{self._channels["deltas"]}"', []
+        if self._name != self._known_as:
+            self._known_as = self._name
+            return "SELECT set_config('application_name', $1, false)", [self._name.encode()]
         values: list[bytes] = []
         while self._waiting and len(values) < 2 * AT_ONCE:
             topic, frame = self._waiting.popleft()

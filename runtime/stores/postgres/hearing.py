@@ -239,12 +239,15 @@ class Hearing:
     async def _claim(self) -> None:
         while True:
             known = self._share.known()
-            worker, claims = await self._ask(partial(self._tail.claim, known))
-            if claims and worker == self._lease.worker and not self.is_over:
-                if self._share.left > 0:
-                    self._share.own(claims)
-                else:  # Else nobody would drive them, should the lease be renewed after all.
-                    self.lose("no renewal is known for its whole time")
+            # What comes after a claim is told after it: an item of a later version takes a tree
+            # from its owner, who is to be known by then.
+            async with self.telling:
+                worker, claims = await self._ask(partial(self._tail.claim, known))
+                if claims and worker == self._lease.worker and not self.is_over:
+                    if self._share.left > 0:
+                        self._share.own(claims)
+                    else:  # Else nobody would drive them, should the lease be renewed after all.
+                        self.lose("no renewal is known for its whole time")
             if len(claims) < CLAIMS:
                 return
 

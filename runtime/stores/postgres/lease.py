@@ -149,6 +149,10 @@ class WorkerLease:
         agents = self.offer.agents
         return (None if agents is None else sorted(agents), self.offer.capacity)
 
+    def name_of(self, what: str) -> str:
+        """What a connection of this process is called, but for the writing one."""
+        return self.db.address.name_of(what, self.worker)
+
     def begin_again(self) -> None:
         """Begin another lease; nothing is left of the former one, should it still hold."""
         self.db.execute(_LEAVE, (self.worker,))

@@ -144,6 +144,7 @@ class PostgresReads(QueuedStore):
 
         def do() -> T:
             self._reader_db.roll_back()
+            self._reader_db.call_itself(self._lease.name_of("reader"))
             if self._reader_db.is_lost:
                 self._reader_db.connect()
             return read()

@@ -203,7 +203,9 @@ class PostgresStore(PostgresReads):
         log.info("store.opened", place=self._address.place, worker=lease.worker)
 
     def _open_reader(self) -> None:
+        self._reader_db.call_itself(self._lease.name_of("reader"))
         self._reader_db.connect()
+        self.bus.call_itself(self._lease.name_of("bus"))
         self._record = PostgresStoreReader(self._reader_db)
         self._reader = self._record.runs
         found = self._reader_db.execute("SELECT key, value, version FROM secret").fetchall()
@@ -321,6 +323,7 @@ class PostgresStore(PostgresReads):
         asked_at = self._ports.clock.monotonic()
         await self._on_writer(self._lease.begin_again)
         self._share.number = self._lease.worker
+        self.bus.call_itself(self._lease.name_of("bus"))
         self._hearing.joined(asked_at)
 
     async def _on_writer(self, do: Callable[[], None]) -> None:

@@ -137,6 +137,7 @@ class Tail:
 
     def connect(self) -> None:
         """Connect, anew where the connection is lost."""
+        self._db.call_itself(self._lease.name_of("tail"))
         if self._db.is_lost:
             self._db.connect()
             self._db.listen(self._db.address.schema, self._heard)
@@ -217,14 +218,18 @@ class Tail:
     def reap(self) -> bool:
         """End the leases that are over; whether there was one.
 
-        A process that stands still inside a group keeps all others from theirs: first of all its
-        connection is ended.
+        A process that stands still inside a group keeps all others from theirs, and one that
+        listens keeps the server from forgetting what was notified: first of all its connections are
+        ended.
         """
         self.connect()
-        ttl = self._lease.ttl
+        values = (self._lease.worker, self._lease.ttl)
+        over = [worker for (worker,) in self._db.execute(_WHO_IS_OVER, values)]
+        names = [self._db.address.name_of(what, each) for each in over for what in _BESIDE]
         with suppress(psycopg.errors.InsufficientPrivilege):  # Of another role.
-            self._db.execute(_END_BACKENDS, (self._lease.worker, ttl))
-        return bool(self._db.execute(_REAP, (self._lease.worker, ttl)).fetchall())
+            self._db.execute(_END_BACKENDS, values)
+            self._db.execute(_END_NAMED, (names,))
+        return bool(self._db.execute(_REAP, values).fetchall())
 
     def places(self) -> tuple[Mapping[str, int], list[WorkerLoad]]:
         """How many trees nobody owns, by agent, and what the workers own and offer: those that
@@ -336,6 +341,13 @@ _END_BACKENDS: Final = (
     "SELECT pg_terminate_backend(a.pid) FROM worker JOIN pg_stat_activity AS a "
     "ON a.pid = worker.pid AND a.backend_start = worker.connected "
     f"WHERE {_OVER}"
+)
+_BESIDE: Final = ("reader", "tail", "bus")
+"""The connections of a process beside the writing one."""
+_WHO_IS_OVER: Final = f"SELECT id FROM worker WHERE {_OVER}"
+_END_NAMED: Final = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+    "WHERE datname = current_database() AND application_name = ANY(?)"
 )
 _REAP: Final = (
     "UPDATE worker SET live = false WHERE id IN "

@@ -1,5 +1,6 @@
 """``PostgresAddress``: what ``postgresql://…`` names, and how it is said without its password."""
 
+import hashlib
 import re
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
@@ -26,6 +27,9 @@ HANDSHAKES: Final = (3, 3, 6, 10)
 """Seconds after which a handshake is given up and tried again, unless the address says otherwise:
 the first ones soon, as what was cut off in the middle of one hears nothing any more; later ones
 not, as the server may have much to do."""
+
+LONGEST: Final = 36
+"""Characters of a schema that are shown in the names of connections."""
 
 DEFAULTS: Final = {
     "keepalives": "1", "keepalives_idle": "5", "keepalives_interval": "2",
@@ -63,6 +67,15 @@ class PostgresAddress:
         """Seconds that a handshake may take after so many, one after the other, took too long."""
         found = self._parameters.get("connect_timeout", "")
         return int(found) if found.isdecimal() else HANDSHAKES[min(slow, len(HANDSHAKES) - 1)]
+
+    def name_of(self, what: str, worker: int) -> str:
+        """What the server calls a connection of the process that has this row in ``worker``: by
+        that its connections are found when its lease is over."""
+        schema = self.schema
+        if len(schema) > LONGEST:  # The server cuts off what is longer than a name of its own.
+            digest = hashlib.sha256(schema.encode()).hexdigest()[:8]
+            schema = f"{schema[: LONGEST - 9]}~{digest}"
+        return f"hubbub:{schema}:{what}:{worker}"
 
     def connect(self, name: str, slow: int = 0) -> AttentiveConnection:
         """A connection that the server knows under a name.

@@ -92,6 +92,13 @@ class PostgresConnection:
         if self._prepare is not None:
             self._prepare(self)
 
+    def call_itself(self, name: str) -> None:
+        """Be known to the server under another name from now on, and by each new connection."""
+        if name != self._name:
+            self._name = name
+            if not self.is_lost:
+                self.execute("SELECT set_config('application_name', ?, false)", (name,))
+
     def wait_for_locks(self, seconds: float) -> None:
         """Have no statement wait longer for a lock; nor for half of the silence after which the
         connection is taken to be lost."""

@@ -2,6 +2,7 @@
 and nothing but pieces is lost with a connection."""
 
 import hashlib
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -26,6 +27,13 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     """Real time: the server knows no other."""
     name: str = request.param
     return name
+
+
+class LeapingClock(SystemClock):
+    leap = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.leap
 
 
 class Member:
@@ -161,7 +169,7 @@ async def test_lost_connection_comes_back_by_itself(
             await until(lambda: bool(two.heard))
             match loss:
                 case "ended":
-                    server.end_connections(f"hubbub:{schema}:bus")
+                    server.end_connections(f"hubbub:{schema}:bus%")
                 case "restarted":
                     server.restart()
                 case "cut":
@@ -207,6 +215,27 @@ async def test_server_that_says_nothing_is_taken_to_be_lost(
             await until(lambda: one.is_connected)
             one.bus.publish("deltas", b"3")
             await until(lambda: ("deltas", b"3") in two.heard)
+
+
+@pytest.mark.parametrize("how", ["stood still", "virtual"])
+async def test_an_answer_that_nobody_had_time_to_hear_is_no_silence(
+    server: Server, address: str, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    """A process that was stopped finds much time gone; in virtual time all of it goes at once."""
+    schema = PostgresAddress(address).schema
+    with running_proxy(server.port) as proxy:
+        async with member(server.dsn_at(proxy.port, schema=schema)) as one, member(address) as two:
+            clock = LeapingClock()
+            one.bus._clock, one.bus._is_virtual = clock, how == "virtual"
+            if how == "virtual":
+                proxy.delay(0.1)
+            one.bus.publish("deltas", b"1")
+            if how == "stood still":
+                time.sleep(0.3)  # noqa: ASYNC251  # Nobody looks.
+            clock.leap += 100.0
+            one.bus.publish("deltas", b"2")
+            await until(lambda: [frame for _, frame in two.heard] == [b"1", b"2"])
+            assert "bus.lost" not in caplog.text
 
 
 async def test_server_that_is_away_holds_up_nobody_who_leaves(server: Server, address: str) -> None:

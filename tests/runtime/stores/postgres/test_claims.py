@@ -99,7 +99,7 @@ async def test_trees_claimed_without_an_answer_are_driven(
         def cut(sql: str, *values: Any) -> Any:
             found = execute(sql, *values)
             if "epoch = epoch + 1" in sql and not lost:
-                lost.append(server.end_connections(f"hubbub:{store.schema}:tail"))
+                lost.append(server.end_connections(f"hubbub:{store.schema}:tail:%"))
                 return execute("SELECT 1")
             return found
 

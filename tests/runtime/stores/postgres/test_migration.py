@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from support.feature_stories import FEATURES, Story
 from support.killed_steps import killed_before, steps_of
@@ -113,6 +113,9 @@ async def test_what_a_runtime_wrote_is_the_same_there_and_back(
 @settings(
     max_examples=examples(20),
     deadline=None,
+    # What fails is shown as it was drawn: each example has three stores, and hundreds of smaller
+    # ones would be tried.
+    phases=[phase for phase in Phase if phase not in (Phase.shrink, Phase.explain)],
     suppress_health_check=[HealthCheck.function_scoped_fixture],  # Each draws a schema of its own.
 )
 @given(st.data())

@@ -5,7 +5,7 @@ no fence                 a lease that is over is written under         here
 no owner check           a tree that another one owns is written       the suite of shared stores
 epoch not checked        ... or that was lost and claimed again        here
 notifications trusted    ... and nobody looks by himself               here
-head not locked          two groups at a time                          the suite
+head not locked          two groups at a time                          here
 no reaping               of the dead nothing is taken over             the suite
 own events first         ... and those of others, which came before    here
 outcome not asked        a group is written again                      here, and at every moment
@@ -14,11 +14,13 @@ leases over at once      after a restart of the server                 here
 """
 
 from collections.abc import Callable
+from threading import Event, Lock
 from typing import Any, Final
 
 import anyio
 import pytest
 from support.postgres import Server
+from support.postgres_faults import Moment, faulty_connection
 
 from hubbub.hub.conformance import A_RUN, B_RUN, EVERYTHING, commit_of, identity, open_run, write
 from hubbub.hub.conformance.sharing import (
@@ -29,6 +31,7 @@ from hubbub.hub.conformance.sharing import (
 from hubbub.hub.events import AgentStatus, CustomEvent
 from hubbub.hub.store.journal import Commit
 from hubbub.runtime.stores.postgres import hearing, lease, tail, trees, writer
+from hubbub.runtime.stores.postgres import store as store_module
 from hubbub.runtime.stores.postgres.store import PostgresStore
 
 pytestmark = pytest.mark.long
@@ -220,6 +223,31 @@ async def no_lease_is_over_right_after_a_restart(store: Schema) -> None:
         assert store.ask("SELECT count(*) FROM {}.worker WHERE live") == [(2,)]
 
 
+async def groups_of_all_come_one_by_one(store: Schema) -> None:
+    """Each that has begun waits for a moment for another one to begin, too."""
+    inside: set[int] = set()
+    changing, are_two = Lock(), Event()
+
+    def happen(moment: Moment, db: Any) -> None:
+        if moment == "between":
+            with changing:
+                inside.add(db.pid)
+                if len(inside) > 1:
+                    are_two.set()
+            are_two.wait(0.3)
+        elif moment == "commit":
+            inside.discard(db.pid)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store_module, "PostgresConnection", faulty_connection(happen))
+        async with members_of(store, 2) as members:
+            for member in members:
+                member.emit(1)
+            for member in members:
+                await member.journal.flush()
+    assert not are_two.is_set()
+
+
 def of_the_suite(name: str) -> Scene:
     (check,) = [each for each in SHARING_CHECKS if each.__name__ == name]
     found: SharingCheck = check
@@ -230,15 +258,13 @@ def of_the_suite(name: str) -> Scene:
     return scene
 
 
-IN_ORDER: Final = of_the_suite("check_everybody_is_told_everything_in_one_order")
-
 PLANTED: Final[dict[Plant, Scene]] = {
     no_fence: a_lease_that_is_over_writes_no_lane,
     no_owner_check: of_the_suite("check_handed_over_trees_are_others"),
     no_epoch_check: a_tree_that_was_lost_and_claimed_again_is_not_written_as_before,
     no_poll: what_is_notified_to_nobody_is_heard,
     own_events_first: own_events_are_told_after_those_before,
-    head_not_locked: IN_ORDER,
+    head_not_locked: groups_of_all_come_one_by_one,
     no_reaping: of_the_suite("check_trees_of_the_dead_are_taken_over"),
     outcome_not_asked: a_group_that_was_committed_and_unheard_is_written_once,
     outcome_asked_too_early: of_the_suite("check_notes_are_everybodys"),

@@ -1,5 +1,8 @@
 """Who stands still, or hears nothing any more, keeps nobody from work for longer than a lease."""
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from threading import Event
 from time import monotonic
@@ -85,6 +88,72 @@ async def test_who_stands_still_in_a_group_keeps_others_from_theirs_for_a_lease_
         still.goes_on.set()
         await other.aclose()
         await one.aclose()
+
+
+STOPPED = """
+import sys, anyio
+from hubbub import AgentDefinition, Runtime
+from hubbub.runtime.stores.postgres.store import PostgresStore
+
+async def echo(text, ctx):
+    return text
+
+async def main():
+    _, address, ttl, role = sys.argv
+    store = PostgresStore(address, ttl=float(ttl), is_worker=role == "worker")
+    agents = [AgentDefinition(name="echo", execute=echo)] if role == "worker" else []
+    async with Runtime(agents, store=store, role=role):
+        print("open", flush=True)
+        await anyio.sleep_forever()
+
+anyio.run(main)
+"""
+
+
+def begun(command: list[str]) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(command, stdout=subprocess.PIPE)
+
+
+async def test_all_connections_of_a_process_that_was_stopped_are_ended_with_its_lease(
+    server: Server,
+) -> None:
+    """Of a channel, too, which owns nothing: what it listens to would stay in the server."""
+    address = server.dsn()
+    schema = address.partition("schema=")[2]
+
+    def connections() -> set[object]:
+        found = server.query(
+            f"SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'hubbub:{schema}:%'"
+        )
+        return {pid for (pid,) in found}
+
+    command = [sys.executable, "-c", STOPPED, address, str(TTL)]
+    processes = [begun([*command, role]) for role in ("worker", "channel")]
+    store = PostgresStore(address, ttl=TTL)
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            assert await anyio.to_thread.run_sync(process.stdout.readline) == b"open\n"
+        with anyio.fail_after(20):  # The bus connects behind the rest.
+            while len(theirs := connections()) < 8:  # noqa: ASYNC110
+                await anyio.sleep(0.05)
+        for process in processes:
+            process.send_signal(signal.SIGSTOP)
+        await store.open()
+        with anyio.fail_after(TTL + 5):
+            while theirs & connections():  # noqa: ASYNC110
+                await anyio.sleep(0.05)
+        for process in processes:
+            process.send_signal(signal.SIGCONT)
+        with anyio.fail_after(20):  # They come back.
+            while len(connections()) < 8:  # noqa: ASYNC110
+                await anyio.sleep(0.05)
+        assert [process.poll() for process in processes] == [None, None]
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+        await store.aclose()
 
 
 @pytest.fixture

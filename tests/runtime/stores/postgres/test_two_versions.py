@@ -17,6 +17,7 @@ from hubbub.hub.events import CustomEvent
 from hubbub.hub.store.journal import Commit, Delivery
 from hubbub.hub.store.sharing import sharing_of
 from hubbub.runtime.stores.open import open_reader
+from hubbub.runtime.stores.postgres import hearing
 from hubbub.runtime.stores.postgres.migrations import Upgrade
 from hubbub.runtime.stores.postgres.store import PostgresStore
 
@@ -158,11 +159,53 @@ async def test_an_item_that_is_new_takes_a_tree_from_who_does_not_know_it(server
             new.hub.journal.submit(commit)
             await new.hub.journal.flush()
             assert commit.deliveries[0].outcome == "accepted"
-            await wait_until(lambda: owns(new, run.run_id))
-            assert not owns(old, run.run_id)
+            # Each hears of it in its own time, and whoever is late changes nothing meanwhile.
+            await wait_until(lambda: owns(new, run.run_id) and not owns(old, run.run_id))
             assert not server.query(
                 f"SELECT 1 FROM {address.partition('schema=')[2]}.tree WHERE needs <= {NOW}"
             )
+
+
+async def test_a_claim_is_told_before_what_took_the_tree_away_again(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However late the answer to the claim is heard: nobody keeps a tree that he has lost."""
+    address = server.dsn()
+    claimed, written = anyio.Event(), anyio.Event()
+    ask = hearing.Hearing._ask
+
+    async def ask_slowly(self: Any, do: Any) -> Any:
+        found = await ask(self, do)
+        if getattr(do, "func", None) == self._tail.claim and found[1]:
+            claimed.set()
+            await written.wait()
+            await anyio.sleep(0.5)
+        return found
+
+    async with at_work(address) as old, anyio.create_task_group() as group:
+        monkeypatch.setattr(hearing.Hearing, "_ask", ask_slowly)
+        channel = Runtime(store=PostgresStore(address, is_worker=False, ttl=TTL), role="channel")
+        with ExitStack() as opening:
+            opening.enter_context(version(NOVEL))
+            async with channel:
+                opening.close()
+                run = await channel.start("chat", "one")
+                await claimed.wait()
+                item: Any = CustomEvent(name="agent:novel")
+                journal = channel.hub.journal
+                journal.submit(Commit(deliveries=(Delivery(item, run.run_id),)))
+                await journal.flush()
+                group.start_soon(old.hub.journal.flush)
+                await anyio.sleep(0.2)
+                written.set()
+                assert owners(server, address) == [(None,)]
+                await anyio.sleep(1.0)
+                assert not owns(old, run.run_id)
+
+
+def owners(server: Server, address: str) -> list[tuple[Any, ...]]:
+    schema = address.partition("schema=")[2]
+    return server.query(f"SELECT owner FROM {schema}.tree WHERE want = 'chat'")
 
 
 @pytest.mark.spec("X-07")
