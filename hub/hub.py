@@ -154,6 +154,7 @@ class Hub(Sending, Subscribing):
             with anyio.CancelScope(shield=True):
                 if not self.pipeline.is_closed:
                     self.prompts.close()
+                    self.share.leave()
                     await self.journal.flush()
         finally:
             self.close()

@@ -73,6 +73,11 @@ class HubShare:
         if self.sharing is not None:
             await self.sharing.declare(definitions, replaces=replaces)
 
+    def leave(self) -> None:
+        """The hub is being closed: what others write is waited for no more."""
+        if self.sharing is not None:
+            self.sharing.leave()
+
     def owns(self, root_run_id: str) -> bool:
         """Whether the runs of a tree are this process's to drive."""
         return self.sharing is None or self.sharing.owns(root_run_id)

@@ -125,6 +125,13 @@ class Sharing(Protocol):
         """Claim nothing more; trees that are opened here are others' to claim."""
         ...
 
+    def leave(self) -> None:
+        """The hub is being closed: from now on ``flush`` waits for own commits alone.
+
+        What others have written is heard as far as own commits come behind it.
+        """
+        ...
+
 
 def sharing_of(store: object) -> Sharing | None:
     """The share in a store that has the attribute ``sharing``; ``None`` where it is one

@@ -74,7 +74,7 @@ class SharedMemoryJournal(SharedMemoryReads):
         self._opening: dict[str, str] = {}
         """The trees that are being opened here, with the agents of their roots."""
         self._offer = ANYTHING
-        self._drains = False
+        self._drains = self._is_left = False
         self._handing: Counter[str] = Counter()
         """The trees that are being handed over."""
         self._handed = 0
@@ -158,7 +158,7 @@ class SharedMemoryJournal(SharedMemoryReads):
         if not self._is_attended:
             self._hand_on()
             return
-        tip = await self.link.ask(lambda: self._memory.tip)
+        tip = 0 if self._is_left else await self.link.ask(lambda: self._memory.tip)
         self._work.set()
         while self._is_attended and (self._over < last or self._tip < tip):
             await self._told.wait()
@@ -321,6 +321,9 @@ class SharedMemoryJournal(SharedMemoryReads):
         self._drains = True
         await self.flush()
         await self.link.ask(lambda: self._memory.drain(self._lease))
+
+    def leave(self) -> None:
+        self._is_left = True
 
     async def _beat_on(self) -> None:
         clock, ttl = self._memory.clock, self._memory.ttl

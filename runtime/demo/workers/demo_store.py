@@ -71,7 +71,7 @@ class DemoStore:
         """Have the server end every connection of the store's processes; how many there were."""
         db = self._connected()
         try:
-            found = db.execute(_CUT, (f"hubbub:{self.address.schema}:",)).fetchone()
+            found = db.execute(_CUT, (self.address.prefix,)).fetchone()
         except psycopg.Error as error:
             raise OperatorError(postgres_failure(self.place, error)) from None
         finally:

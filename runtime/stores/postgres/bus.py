@@ -65,7 +65,7 @@ class PostgresBus:
         """Whether time passes without the server: then it says nothing of that."""
         self._asked_at: float | None = None
         """When a statement was sent that is not answered yet."""
-        self._name = self._known_as = f"hubbub:{address.schema}:bus"
+        self._name = self._known_as = f"{address.prefix}bus"
         """What the connection is to be called, and what the server knows."""
         self._listens = self._is_listening = False
         """Whether pieces are to be heard, and whether the server knows."""

@@ -75,7 +75,7 @@ class PostgresShare:
         self._do_declare = declare
         self._attached, self._offered = attached, offered
         self.sharer: Sharer | None = None
-        self.drains = False
+        self.drains = self.is_left = False
         self.offered = ANYTHING
         """Which trees may be this process's."""
         self.declared = NOTHING_DECLARED
@@ -147,6 +147,10 @@ class PostgresShare:
         self.drains = True
         await self._do_drain()
 
+    def leave(self) -> None:
+        """Have nobody wait for what others have written; see ``Sharing``."""
+        self.is_left = True
+
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 
     def begin(self, asked_at: float) -> None:
@@ -161,6 +165,7 @@ class PostgresShare:
         """The store is closed."""
         self.sharer, self.drains, self.offered = None, False, ANYTHING
         self.declared = NOTHING_DECLARED
+        self.is_left = False
         self.begin(0.0)
 
     # ── commits ──────────────────────────────────────────────────────────────────────────────

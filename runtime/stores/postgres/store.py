@@ -118,10 +118,10 @@ class PostgresStore(PostgresReads):
             return
         self._workers = []
         self._work, self._begun = anyio.Event(), anyio.Event()
-        place, schema, clock = self._address.place, self._address.schema, self._ports.clock
+        place, clock = self._address.place, self._ports.clock
         self._seal = Seal(place, self._environ)
         writer_db, self._reader_db, tail_db = (
-            PostgresConnection(self._address, f"hubbub:{schema}:{what}")
+            PostgresConnection(self._address, f"{self._address.prefix}{what}")
             for what in ("writer", "reader", "tail")
         )
         self._lease = WorkerLease(
@@ -243,7 +243,7 @@ class PostgresStore(PostgresReads):
     async def flush(self) -> None:
         """Return when everything submitted so far is written, and what was in the store at the call
         is told.  What comes later is not waited for."""
-        if not (self._is_open and self._is_attended):
+        if self._share.is_left or not (self._is_open and self._is_attended):
             await super().flush()
             return
         try:

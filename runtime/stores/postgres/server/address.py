@@ -68,14 +68,19 @@ class PostgresAddress:
         found = self._parameters.get("connect_timeout", "")
         return int(found) if found.isdecimal() else HANDSHAKES[min(slow, len(HANDSHAKES) - 1)]
 
-    def name_of(self, what: str, worker: int) -> str:
-        """What the server calls a connection of the process that has this row in ``worker``: by
-        that its connections are found when its lease is over."""
+    @property
+    def prefix(self) -> str:
+        """What the names of all connections of a store begin with."""
         schema = self.schema
         if len(schema) > LONGEST:  # The server cuts off what is longer than a name of its own.
             digest = hashlib.sha256(schema.encode()).hexdigest()[:8]
             schema = f"{schema[: LONGEST - 9]}~{digest}"
-        return f"hubbub:{schema}:{what}:{worker}"
+        return f"hubbub:{schema}:"
+
+    def name_of(self, what: str, worker: int) -> str:
+        """What the server calls a connection of the process that has this row in ``worker``: by
+        that its connections are found when its lease is over."""
+        return f"{self.prefix}{what}:{worker}"
 
     def connect(self, name: str, slow: int = 0) -> AttentiveConnection:
         """A connection that the server knows under a name.

@@ -14,6 +14,7 @@ from support.postgres import Server
 from support.postgres_faults import Moment, faulty_connection
 from support.postgres_proxy import Proxy, running_proxy
 
+from hubbub import Runtime
 from hubbub.hub.conformance import A_RUN, commit_of, open_run
 from hubbub.hub.events import CustomEvent
 from hubbub.hub.store.journal import Commit
@@ -154,6 +155,20 @@ async def test_all_connections_of_a_process_that_was_stopped_are_ended_with_its_
             process.kill()
             process.communicate()
         await store.aclose()
+
+
+async def test_who_leaves_waits_for_nothing_but_its_own_commits(server: Server) -> None:
+    """Not for a server that is away, to ask how far others have come."""
+    store = PostgresStore(server.dsn(), is_worker=False, patience=30)
+    try:
+        async with Runtime(store=store, role="channel") as rt:
+            rt.hub.emit(CustomEvent.of("test:said", n=1))
+            await rt.hub.journal.flush()
+            server.stop()
+            began = monotonic()
+        assert monotonic() - began < 10
+    finally:
+        server.restart()
 
 
 @pytest.fixture
