@@ -312,7 +312,9 @@ def unfinished(run: Run) -> list[str]:
     if run.agent == "clerk":
         return [] if run.status == "ended" else [f"{run.run_id} (clerk) is {run.status}"]
     thread = fold_all(EMPTY, run.own)
-    unseen = thread.unseen and run.status != "ended"  # One killed too often is shown nothing more.
+    last = thread.outcome.outcome if thread.outcome is not None else ""
+    # One killed too often is shown nothing more; one interrupted, not before it is spoken to.
+    unseen = thread.unseen and run.status != "ended" and last != "interrupted"
     if thread.open is not None or thread.in_session or unseen:
         return [f"{run.run_id} ({run.agent}) was left in the middle"]
     return []

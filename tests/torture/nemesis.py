@@ -58,7 +58,11 @@ def live_stories(folder: Path, seed: int, faults: Sequence[str], pace: Pace) -> 
         servers = Servers(ends.enter_context(running_server()), ends, faults)
         while (total.cycles < pace.cycles) if pace.cycles else (monotonic() < until):
             left = min(pace.length, pace.cycles - total.cycles) if pace.cycles else pace.length
-            count = _live(servers, folder / f"story-{seed}", seed, faults, left, pace)
+            try:
+                count = _live(servers, folder / f"story-{seed}", seed, faults, left, pace)
+            except Problems:
+                print(f"\nbefore it: {total.words()}", file=sys.stderr)
+                raise
             total = summed(total, count)
             _progress(f"{total.cycles} faults in {seed}, {total.acknowledged} acknowledged", "\n")
             seed += 1
