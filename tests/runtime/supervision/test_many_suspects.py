@@ -77,13 +77,17 @@ _work = st.lists(
 )
 
 
+_killers = st.lists(st.tuples(st.integers(0, 60), st.floats(0.1, 3)), min_size=1, max_size=3)
+
+
 @settings(max_examples=examples(60), deadline=None)
-@given(work=_work, killers=st.lists(st.floats(0.1, 3), min_size=1, max_size=3), data=st.data())
+@given(work=_work, killers=_killers)
 async def test_every_killer_is_condemned_and_nobody_else(
-    work: list[tuple[str, float]], killers: list[float], data: Any
+    work: list[tuple[str, float]], killers: list[tuple[int, float]]
 ) -> None:
-    for seconds in killers:
-        work.insert(data.draw(st.integers(0, len(work))), ("kills", seconds))
+    work = [*work]
+    for place, seconds in killers:
+        work.insert(place % (len(work) + 1), ("kills", seconds))
     guilty, deaths, took = await story(work)
     assert guilty == {at for at, (what, _) in enumerate(work) if what == "kills"}
     assert deaths <= len(killers) * (deaths_to_find_one(len(work)) + 1)
