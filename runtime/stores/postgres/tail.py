@@ -165,6 +165,7 @@ class Tail:
         try:
             if not self._db.is_lost:
                 self._hint()
+                self._db.take_notifications()  # What came with an answer is in no socket any more.
             if not self._has_heard and self._pause.wait(seconds, self._db.descriptor):
                 self._db.take_notifications()
             if not self._db.is_lost:  # What it was called for: whoever listens waits for it.
