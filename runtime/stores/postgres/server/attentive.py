@@ -26,6 +26,9 @@ WAITS_FOR_STANDBY: Final = "SyncRepWaitForLSN"
 class ServerSilent(psycopg.OperationalError):
     """A server that was asked has said nothing for too long."""
 
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+
 
 class AttentiveConnection(psycopg.Connection[Any]):
     """Lost when the server is silent for ``silence`` seconds while it is asked; ``None``: never."""
