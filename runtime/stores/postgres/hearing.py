@@ -224,8 +224,9 @@ class Hearing:
         if look.is_renewed:
             self._share.renewed(asked_at)
         is_free = look.is_free
-        if look.is_anybody_over:
-            is_free = await self._ask(self._tail.reap) or is_free
+        if look.is_anybody_over and await self._ask(self._tail.reap):
+            is_free = True
+            self._tail.hint(is_free=True)  # Of its trees only a share is for this process.
         if self._lease.is_worker and self._share.sharer is not None and not self._share.drains:
             if is_free:
                 await self._claim()  # Not all of it may be for anybody who is there.

@@ -4,11 +4,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
+import psycopg
 import pytest
 from support.postgres import Server
 
 from hubbub.hub.conformance.sharing import Member, members_of
 from hubbub.hub.conformance.steps import A_RUN, open_run
+from hubbub.runtime.stores.postgres.lease import FREE
 from hubbub.runtime.stores.postgres.store import PostgresStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.long]
@@ -110,3 +112,22 @@ async def test_trees_claimed_without_an_answer_are_driven(
         assert lost
         assert worker.share.owns(A_RUN)
         assert store.owners() == [(journal_of(worker)._lease.worker, 2)]
+
+
+async def test_who_ends_a_lease_tells_the_others_that_its_trees_are_free(server: Server) -> None:
+    """What its own share leaves of them need not wait for their next look."""
+    store = Schema(server)
+    async with members_of(store, 1):
+        heard: list[str] = []
+        with psycopg.connect(server.dsn().partition("&schema")[0], autocommit=True) as listener:
+            listener.add_notify_handler(lambda told: heard.append(told.payload))
+            listener.execute(f"LISTEN {store.schema}")
+            server.query(
+                f"INSERT INTO {store.schema}.worker (format, name, kind, live, expires, drains, "
+                "pid, connected) SELECT format, 'dead', kind, true, now() - interval '1 s', false, "
+                f"0, now() FROM {store.schema}.worker LIMIT 1"
+            )
+            with anyio.fail_after(30):
+                while FREE not in heard:
+                    listener.execute("SELECT 1")
+                    await anyio.sleep(0.05)
