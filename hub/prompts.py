@@ -190,7 +190,7 @@ class Prompts:
             asker.open_prompt(event)
         elif prompt.asked == USER:
             prompt.is_announced = True
-            self._write(event)
+            self.noted.opens(event)
 
     def hold(
         self, prompt_id: str, run_id: str, kind: PromptKind = "question", check: Check = None,
@@ -285,12 +285,6 @@ class Prompts:
             if run_id:
                 self._of_run.setdefault(run_id, {})[prompt.id] = prompt
 
-    def _write(self, event: SessionPrompt | SessionPromptEnd) -> None:
-        """Record what nobody's run asks, and what of that is open now."""
-        is_end = isinstance(event, SessionPromptEnd)
-        asked = [each.id for each in self._open.values() if each.is_announced]
-        self.noted.write(event, [x for x in asked if not (is_end and x == event.prompt_id)])
-
     # ── replying ─────────────────────────────────────────────────────────────────────────────
 
     def reply(self, reply: SessionReply) -> Receipt:
@@ -337,6 +331,7 @@ class Prompts:
             return
         if (prompt := self._open.get(event.prompt_id)) is not None:
             prompt.is_announced = False  # Its end is on record.
+            self.noted.ended_elsewhere(event.prompt_id)
         self.end(event.prompt_id, event.reason)
 
     # ── ending ───────────────────────────────────────────────────────────────────────────────
@@ -357,7 +352,7 @@ class Prompts:
         else:
             prompt.wake()
         if prompt.is_announced:
-            self._write(SessionPromptEnd(prompt_id=prompt_id, reason=reason))
+            self.noted.ends(SessionPromptEnd(prompt_id=prompt_id, reason=reason))
 
     def let_go(self, prompt_id: str) -> None:
         """Another process waits for the reply: whether it counts is not decided here any more."""

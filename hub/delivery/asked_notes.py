@@ -6,16 +6,20 @@ By that they end although the process that asked has died:
     one that several share           each process notes its own, under the number of its lease; when
                                      that is over, whoever has heard of them ends them, and one does
 
+Each open prompt has a note to itself for as long as it is open, wherever its lease has gone
+meanwhile, and who ends it expects it there: so it ends once.  The notes of prompts that have ended
+are used again.
+
 A process whose lease is over though it lives, for it was paused or cut off, is taken for dead here,
 too: it hears that its prompts have ended.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from hubbub.hub.delivery.scope import stamped
 from hubbub.hub.errors import HubbubError
-from hubbub.hub.events import SessionPrompt, SessionPromptEnd
+from hubbub.hub.events import Event, SessionPrompt, SessionPromptEnd
 from hubbub.hub.logs import log
 from hubbub.hub.ports import Clock
 from hubbub.hub.store.journal import Commit, Journal
@@ -25,7 +29,8 @@ from hubbub.hub.task_host import TaskHost
 __all__ = ["AskedNotes"]
 
 NOTE: Final = "asked"
-"""Where the ids are; in a store that several share, with the number of a lease behind it."""
+"""Begins the keys; in a store that several share, the number of a lease ends them.  What versions
+before this one have noted is read, too: several ids under one key."""
 
 LOST: Final = "lost: the process stopped"
 
@@ -52,19 +57,57 @@ class AskedNotes:
         self._ended = ended
         """Called with the id of a prompt of a process that has died, and the reason."""
         self._is_wanted = self._is_watching = False
+        self._keys: dict[str, str] = {}
+        """Where the prompts are noted that are open here, by id."""
+        self._lease = ""
+        """The end of the keys of new notes."""
+        self._unused: list[str] = []
+        """Keys under this lease that note nothing any more."""
+        self._made = 0
+        """How many there are under this lease."""
 
     async def begin(self) -> None:
         """End what was open when the previous process stopped."""
         if self._sharing is None:
-            self._end_all(NOTE, (await self._journal.notes(NOTE)).get(NOTE, ""))
+            for key, text in (await self._journal.notes(NOTE)).items():
+                self._end_all(key, text)
         else:
             self._is_wanted = await self._look()
 
-    def write(self, event: SessionPrompt | SessionPromptEnd, asked: Iterable[str]) -> None:
-        """Record that a prompt opens or ends, and which are open now."""
-        key = NOTE if self._sharing is None else f"{NOTE}:{self._sharing.number}"
-        events = (stamped(event, self._clock.now()),)
-        self._submit(Commit(events=events, notes={key: " ".join(asked)}))
+    def opens(self, event: SessionPrompt) -> None:
+        """Record that a prompt opens."""
+        key = self._keys[event.prompt_id] = self._free_key()
+        self._submit(Commit(events=self._stamped(event), notes={key: event.prompt_id}))
+
+    def ends(self, event: SessionPromptEnd) -> None:
+        """Record that one has ended, unless another process has taken this one for dead, and has
+        recorded that already."""
+        key = self._forget(event.prompt_id)
+        expected = {key: event.prompt_id}
+        self._submit(Commit(events=self._stamped(event), notes={key: ""}, notes_expect=expected))
+
+    def ended_elsewhere(self, prompt_id: str) -> None:
+        """Another process has recorded it."""
+        if prompt_id in self._keys:
+            self._forget(prompt_id)
+
+    def _free_key(self) -> str:
+        lease = "" if self._sharing is None else f":{self._sharing.number}"
+        if lease != self._lease:
+            self._lease, self._unused, self._made = lease, [], 0
+        if self._unused:
+            return self._unused.pop()
+        self._made += 1
+        return f"{NOTE}:{self._made}{lease}"
+
+    def _forget(self, prompt_id: str) -> str:
+        key = self._keys.pop(prompt_id)
+        if key.endswith(self._lease):
+            self._unused.append(key)
+        return key
+
+    def _stamped(self, event: SessionPrompt | SessionPromptEnd) -> tuple[Event, ...]:
+        return (stamped(event, self._clock.now()),)
 
     def watch(self) -> None:
         """Others ask, or may: look from time to time whether they are at work still."""
@@ -94,8 +137,8 @@ class AskedNotes:
         assert self._sharing is not None
         at_work = await self._sharing.at_work()
         notes = await self._journal.notes(f"{NOTE}:")
-        own = f"{NOTE}:{self._sharing.number}"
-        others = {key: text for key, text in notes.items() if text and key != own}
+        own = {*self._keys.values(), f"{NOTE}:{self._sharing.number}"}
+        others = {key: text for key, text in notes.items() if text and key not in own}
         gone = [key for key in others if key.rpartition(":")[2] not in map(str, at_work)]
         for key in gone:
             self._end_all(key, others[key])

@@ -169,3 +169,67 @@ async def test_who_was_taken_for_dead_hears_that_what_it_asked_has_ended():
         assert (await one.hub.reply(again.prompt_id, "that one")).accepted
         await until(lambda: told == [LOST, "that one"])
         assert ends_of(other) == [LOST, "answered"]
+
+
+def ended(worker):
+    """The prompts whose ends a worker has heard of, each as often as it has."""
+    return sorted(x.prompt_id for x in worker.heard if isinstance(x, SessionPromptEnd))
+
+
+def end_lease(store, worker):
+    """The store takes a worker for dead, which is not."""
+    store.place.memory.end(worker.hub.share.sharing.number)
+
+
+async def test_what_was_asked_before_a_lease_was_over_and_after_it_ends_once():
+    async with workers(lambda: [asker]) as store, anyio.create_task_group() as group:
+        one, other = store.all
+        group.start_soon(asks, one.hub, [])
+        await shown(other)
+        other.link.cut()  # It does not see that the lease is over.
+        end_lease(store, one)
+        await anyio.sleep(1)
+        group.start_soon(asks, one.hub, [])
+        prompts = await shown(one, 2)
+        await one.die()
+        other.link.mend()
+        await anyio.sleep(60)
+        assert ended(other) == sorted(x.prompt_id for x in prompts)
+
+
+async def test_what_others_have_ended_is_not_ended_again_with_what_is_asked_meanwhile():
+    async with workers(lambda: [asker], 3) as store, anyio.create_task_group() as group:
+        one, other, _ = store.all
+        told = []
+        group.start_soon(asks, one.hub, told)
+        await shown(other)
+        one.link.cut()
+        await until(lambda: ends_of(other) == [LOST], 2 * store.place.ttl)
+        group.start_soon(asks, one.hub, told)  # Under the lease that is over, as far as it knows.
+        await anyio.sleep(1)
+        one.link.mend()
+        prompts = await shown(other, 2)
+        await anyio.sleep(60)
+        assert ended(other) == sorted(x.prompt_id for x in prompts)
+        assert told == [LOST, LOST]
+
+
+async def test_who_comes_back_before_it_was_missed_is_answered_once():
+    async with workers(lambda: [asker]) as store, anyio.create_task_group() as group:
+        one, other = store.all
+        told = []
+        group.start_soon(asks, one.hub, told)
+        (prompt,) = await shown(other)
+        group.start_soon(asks, other.hub, [])
+        await shown(one, 2)  # So it looks who is at work, itself.
+        other.link.cut()
+        end_lease(store, one)
+        await anyio.sleep(5)
+        assert (await one.hub.reply(prompt.prompt_id, "this one")).accepted
+        await until(lambda: told == ["this one"])
+        await one.hub.journal.flush()
+        assert ends_of(one) == ["answered"]
+        other.link.mend()
+        await anyio.sleep(60)
+        assert ended(other).count(prompt.prompt_id) == 1
+        group.cancel_scope.cancel()
