@@ -49,6 +49,7 @@ def derive_rows(db: PostgresConnection, tip: int) -> None:
     """Bring up to date what the store keeps of its runs in other rows; its positions go to ``tip``
     at least."""
     db.execute(_PUT_HEAD, (tip,))
+    db.execute(_DROP_TREES)
     db.execute(_PUT_TREES)
 
 
@@ -90,6 +91,13 @@ FROM (
   FROM run
 ) AS now WHERE log = 0
 """
+_DROP_TREES = """
+DELETE FROM tree WHERE NOT EXISTS (
+  SELECT 1 FROM address AS top JOIN run ON run.root_run_id = top.run_id
+  WHERE top.number = tree.root AND run.status <> 'ended'
+)
+"""
+"""Of trees that live no more: what has ended took the place of what had not."""
 _PUT_TREES = """
 INSERT INTO tree (root, want, live)
   SELECT top.number, coalesce(root.agent, oldest.agent), live.count

@@ -105,6 +105,42 @@ def test_runs_go_from_a_folder_to_a_database_and_back_unchanged(
     assert command("fsck", "--store", address)[0] == 0
 
 
+def test_a_run_that_has_ended_takes_the_place_of_one_that_lives_and_nobody_is_to_drive_it(
+    command: Command, server: Server, tmp_path: Path
+) -> None:
+    address, file = server.dsn(), tmp_path / "run.jsonl"
+
+    async def opened() -> str:
+        async with Runtime(agents(), store=PostgresStore(address), grace=0.1) as rt:
+            run = await rt.start("bot", "hello", session_key="once")
+            await rt.result(run.run_id)
+        return run.run_id
+
+    async def over(run_id: str) -> None:
+        async with Runtime(agents(), store=PostgresStore(address), grace=0.1) as rt:
+            await rt.terminate(run_id)
+            await rt.result(run_id)
+
+    def trees() -> list[Any]:
+        return [*server.query(f"SELECT live FROM {address.partition('schema=')[2]}.tree")]
+
+    def exported() -> str:
+        code, out, err = command("export", run_id, "--store", address)
+        assert (code, err) == (0, "")
+        return out
+
+    run_id = anyio.run(opened)
+    live = exported()
+    anyio.run(over, run_id)
+    ended = exported()
+    assert trees() == []
+    for lines, expected in ((live, [(1,)]), (ended, []), (live, [(1,)]), (ended, [])):
+        file.write_text(lines)
+        assert command("import", "--replace", str(file), "--store", address)[0] == 0
+        assert trees() == expected
+        assert command("fsck", "--thorough", "--store", address)[0] == 0
+
+
 def test_an_import_that_comes_to_nothing_leaves_no_schema(
     command: Command, server: Server, tmp_path: Path
 ) -> None:
