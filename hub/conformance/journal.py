@@ -16,6 +16,7 @@ from msgspec import structs
 from hubbub.hub.conformance.addresses import ADDRESS_CHECKS
 from hubbub.hub.conformance.inbox import INBOX_CHECKS
 from hubbub.hub.conformance.reader import READER_CHECKS
+from hubbub.hub.conformance.repeats import REPEAT_CHECKS
 from hubbub.hub.conformance.steps import (
     A_RUN,
     B_RUN,
@@ -382,6 +383,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     check_values_survive,
     check_closing_the_store_is_idempotent,
     *INBOX_CHECKS,
+    *REPEAT_CHECKS,
     *TAKEOVER_CHECKS,
     *ADDRESS_CHECKS,
     *STORE_CHECKS,
