@@ -3,7 +3,7 @@
 Part of ``hub/conformance/journal.py``.  A store that takes in many commits together has to know of
 each what those before it have come to, also once it has searched for a run, or opened one.  So
 keyed messages, requests, openings and addresses are mixed here, submitted in one turn of the event
-loop, and what each has come to is compared with a few dicts (``Told``).
+loop, and what each has come to is compared with a few dicts (``PlainInboxes``).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -46,7 +46,7 @@ KINDS: Final[tuple[Kind, ...]] = (
 )  # fmt: skip
 
 
-class Said(Struct, frozen=True):
+class Saying(Struct, frozen=True):
     """Something that is said, for a run or for a conversation."""
 
     kind: Kind
@@ -59,7 +59,7 @@ class Said(Struct, frozen=True):
     """The run that it opens, if none is found."""
 
 
-class CameTo(Struct, frozen=True):
+class SayingOutcome(Struct, frozen=True):
     """What that is to come to."""
 
     outcome: str
@@ -67,7 +67,7 @@ class CameTo(Struct, frozen=True):
     run_ids: tuple[str, ...] = ()
 
 
-class Told(Struct):
+class PlainInboxes(Struct):
     """Who has been told what: the same rules, in plain data."""
 
     runs: dict[str, list[str]] = field(default_factory=lambda: {run: [] for run in RUNS})
@@ -80,42 +80,42 @@ class Told(Struct):
     requests: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Runs and texts, by request."""
 
-    def say(self, said: Said) -> CameTo:
+    def say(self, said: Saying) -> SayingOutcome:
         """What comes of something that is said next."""
         if said.kind == "every":
             told = tuple([run for run in self.runs if run not in self.over])
             for run in told:
                 self.runs[run].append(said.text)
-            return CameTo("accepted", run_ids=told)
+            return SayingOutcome("accepted", run_ids=told)
         if said.request in self.requests:
             run, text = self.requests[said.request]
             if text == said.text:
-                return CameTo("duplicate", run_ids=(run,))
-            return CameTo("rejected", "key reused", (run,))
+                return SayingOutcome("duplicate", run_ids=(run,))
+            return SayingOutcome("rejected", "key reused", (run,))
         run = self._run_of(said)
         if not run:
-            return CameTo("rejected", "unknown")
+            return SayingOutcome("rejected", "unknown")
         came_to = self._judged(said, run)
         if came_to.outcome == "accepted":
             self._take(said, run)
         return came_to
 
-    def _run_of(self, said: Said) -> str:
+    def _run_of(self, said: Saying) -> str:
         if said.kind == "message":
             return said.run
         found = self.conversations.get(said.conversation, "")
         return found or (said.new_run if said.kind == "open" else "")
 
-    def _judged(self, said: Said, run: str) -> CameTo:
+    def _judged(self, said: Saying, run: str) -> SayingOutcome:
         if (known := self.keys.get((run, said.key))) is not None:
             if known == said.text:
-                return CameTo("duplicate", run_ids=(run,))
-            return CameTo("rejected", "key reused", (run,))
+                return SayingOutcome("duplicate", run_ids=(run,))
+            return SayingOutcome("rejected", "key reused", (run,))
         if run in self.over:
-            return CameTo("rejected", "terminated", (run,))
-        return CameTo("accepted", run_ids=(run,))
+            return SayingOutcome("rejected", "terminated", (run,))
+        return SayingOutcome("accepted", run_ids=(run,))
 
-    def _take(self, said: Said, run: str) -> None:
+    def _take(self, said: Saying, run: str) -> None:
         if run == said.new_run:
             self.conversations[said.conversation] = run
         self.runs.setdefault(run, []).append(said.text)
@@ -128,7 +128,7 @@ class Told(Struct):
             del self.conversations[said.conversation]
 
 
-def _mixed(mix: int, batch: int) -> Iterator[Said]:
+def _mixed(mix: int, batch: int) -> Iterator[Saying]:
     """A batch, in an order that looks like none and is the same each time."""
     for number in range(MANY):
         dice = iter(blake2b(f"{mix} {batch} {number}".encode()).digest())
@@ -138,7 +138,7 @@ def _mixed(mix: int, batch: int) -> Iterator[Said]:
 
         kind = KINDS[next(dice) % len(KINDS)]
         is_plain = kind in ("every", "end")
-        yield Said(
+        yield Saying(
             kind,
             one_of(RUNS),
             one_of(CONVERSATIONS),
@@ -149,7 +149,7 @@ def _mixed(mix: int, batch: int) -> Iterator[Said]:
         )
 
 
-def _delivery(said: Said) -> Delivery:
+def _delivery(said: Saying) -> Delivery:
     """What the store is given of it."""
     if said.kind == "every":
         return Delivery(session_message(said.text), "", by="every")
@@ -187,15 +187,15 @@ async def _counts_once(
     async with open_journal(make_journal) as journal:
         for run in RUNS:
             await open_run(journal, run)
-        told = Told()
+        told = PlainInboxes()
         for batch in range(BATCHES):
             await _is_as_told(journal, told, list(_mixed(mix, batch)), commits_of)
 
 
 async def _is_as_told(
     journal: Store,
-    told: Told,
-    some: Sequence[Said],
+    told: PlainInboxes,
+    some: Sequence[Saying],
     commits_of: Callable[[Sequence[Delivery]], list[Commit]],
 ) -> None:
     deliveries = [_delivery(said) for said in some]
@@ -206,7 +206,7 @@ async def _is_as_told(
     assert not journal.failure, journal.failure
     assert not [commit.error for commit in commits if commit.error]
     for said, delivery in zip(some, deliveries, strict=True):
-        found = CameTo(delivery.outcome, delivery.reason, tuple(delivery.run_ids))
+        found = SayingOutcome(delivery.outcome, delivery.reason, tuple(delivery.run_ids))
         assert found == told.say(said), said
     for run, texts in told.runs.items():
         assert await _waiting(journal, run) == texts, run

@@ -29,7 +29,7 @@ INJECTED: Final = {
 
 def inject(code: str) -> None:
     """Raise what a server would have said."""
-    raise INJECTED[code]("injected")
+    raise psycopg.errors.lookup(code)("injected")
 
 
 def faulty_connection(

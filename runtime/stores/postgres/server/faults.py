@@ -1,7 +1,7 @@
 """What errors of PostgreSQL mean: what passes, what is for people, what a commit is to blame for.
 
 passes      the server is away, restarts, has too much to do or no room, or two transactions met
-contents    a value that no table can hold: one commit's trouble
+contents    a value that no table can hold, a row that is there already: one commit's trouble
 the rest    is for people, as one line with a remedy
 """
 
@@ -54,7 +54,9 @@ def is_of_contents(error: Exception) -> bool:
     code = error.sqlstate
     if code is None:
         return isinstance(error, psycopg.DataError | psycopg.ProgrammingError)
-    return code.startswith(("22", "54")) or code in ("23502", "23514")
+    if code.startswith("23"):  # A position that is taken: the head has not what the events have.
+        return error.diag.table_name != "event" or code != "23505"
+    return code.startswith(("22", "54"))
 
 
 def postgres_failure(place: str, error: BaseException) -> str:

@@ -80,7 +80,7 @@ class Faults:
             return
         _, fault = self.plan.pop(0)
         self.met.append(fault)
-        if fault in INJECTED:
+        if fault in INJECTED or fault == "23505":
             inject(fault)
         self._lose(fault, db)
         if moment == "after":  # It has been answered, and nobody has heard it.
@@ -219,6 +219,52 @@ def test_several_in_one_group_are_written_once_though_one_of_them_cannot_be(
 
     anyio.run(main, backend=loop)
     assert len(faults.met) == 3
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_row_that_is_there_already_is_one_commits_trouble_and_no_other_is_refused(
+    faults: Faults, loop: str
+) -> None:
+    """Written by itself, with everything read anew, each has another chance."""
+
+    async def main() -> None:
+        store = PostgresStore(faults.server.dsn())
+        await store.open()
+        commits = [Commit(events=(CustomEvent.of("test:n", n=n),)) for n in range(4)]
+        faults.plan = [("between", "23505"), ("between", "23505")]
+        for commit in commits:
+            store.submit(commit)
+        await store.flush()
+        assert not store.failure
+        assert [bool(commit.error) for commit in commits] == [True, False, False, False]
+        assert "injected" in commits[0].error
+        assert [each.seq for each in await read_all(store)] == [1, 2, 3]
+        faults.plan = [("between", "23505")]
+        again = [Commit(events=(CustomEvent.of("test:n", n=n),)) for n in range(2)]
+        for commit in again:
+            store.submit(commit)
+        await store.flush()
+        assert [commit.error for commit in again] == ["", ""]
+        await store.aclose()
+
+    anyio.run(main, backend=loop)
+    assert len(faults.met) == 3
+
+
+def test_a_position_that_is_taken_fails_the_store(server: Server) -> None:
+    """The head is behind the events: nothing more could be written at all."""
+
+    async def main() -> None:
+        address = server.dsn()
+        store = PostgresStore(address)
+        await store.open()
+        await open_run(store, A_RUN)
+        server.query(f"UPDATE {address.partition('schema=')[2]}.head SET position = 0")
+        failed = await commit_of(store, Commit(events=(CustomEvent.of("test:n", n=1),)))
+        assert "event_pkey" in failed.error and store.failure == failed.error
+        await store.aclose()
+
+    anyio.run(main)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
