@@ -1,7 +1,8 @@
 """``WorkerLease``: the row in ``worker`` under which one process is at work on a store.
 
-    a shared advisory lock   held by the writing connection of each process at work; an import
-                             takes it alone, and finds nobody at work
+    a shared advisory lock   held by two connections of each process at work, the one that writes
+                             and the one that renews, for either may be cut; an import takes it
+                             alone, and finds nobody at work
     the row in ``worker``    renewed by each group of commits and by beats; a group that does not
                              find it live writes nothing
 
@@ -26,7 +27,8 @@ from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
 from hubbub.runtime.stores.sql.in_use import StoreInUse
 
 __all__ = [
-    "FREE", "TTL", "ServerGoneBack", "WorkerLease", "holder_of", "lock_alone", "take_alone",
+    "FREE", "TTL", "ServerGoneBack", "WorkerLease", "holder_of", "lock_alone", "share_lock",
+    "take_alone",
 ]  # fmt: skip
 
 TTL: Final = 6.0
@@ -241,7 +243,7 @@ class WorkerLease:
 
     def _lock_shared(self) -> None:
         try:
-            self.db.execute(f"SELECT pg_advisory_lock_shared({LOCK.format(1)})")
+            share_lock(self.db)
         except psycopg.Error as error:
             if error.sqlstate != LOCKED or self.worker:
                 raise
@@ -255,6 +257,14 @@ class WorkerLease:
 
 ATTEMPTS: Final = 5
 """How often the lock is tried of which a process that has died may seem to have a share."""
+
+
+def share_lock(db: PostgresConnection) -> None:
+    """Have this connection, too, say that its process is at work, as long as it is open.
+
+    Raises ``psycopg.Error`` where somebody has the lock alone.
+    """
+    db.execute(f"SELECT pg_advisory_lock_shared({LOCK.format(1)})")
 
 
 def take_alone(db: PostgresConnection) -> None:

@@ -158,7 +158,7 @@ def check_server(db: PostgresConnection) -> None:
             f"{place}: the server runs with fsync={fsync}, and would lose what was acknowledged; "
             "set fsync=on in postgresql.conf"
         )
-    if commit in ("off", "local"):
+    if commit in ("off", "local", "remote_write"):
         raise OperatorError(
             f"{place}: synchronous_commit={commit}, so what is acknowledged could be lost; set it "
             "to on: ALTER ROLE … SET synchronous_commit = on, or in the address or postgresql.conf"

@@ -25,7 +25,7 @@ from hubbub.hub.events import Event
 from hubbub.hub.events.codec import decode_event
 from hubbub.hub.logs import log
 from hubbub.hub.store.placement import Offer, WorkerLoad, placed
-from hubbub.runtime.stores.postgres.lease import FREE, WorkerLease
+from hubbub.runtime.stores.postgres.lease import FREE, WorkerLease, share_lock
 from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
 from hubbub.runtime.stores.sql.reader import READ_ERRORS
 from hubbub.runtime.stores.sql.rows import Depths
@@ -140,8 +140,17 @@ class Tail:
         self._db.call_itself(self._lease.name_of("tail"))
         if self._db.is_lost:
             self._db.connect()
+            self._share_lock()
             self._db.listen(self._db.address.schema, self._heard)
             self._has_heard = True  # What was notified meanwhile is lost.
+
+    def _share_lock(self) -> None:
+        """The writing connection may be lost, and nothing to be written: this one renews."""
+        try:
+            share_lock(self._db)
+        except psycopg.Error:
+            self._db.close()
+            raise
 
     def _heard(self, word: str) -> None:
         self._has_heard = self.is_notified = True

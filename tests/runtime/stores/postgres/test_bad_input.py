@@ -251,7 +251,7 @@ async def test_where_nothing_is_a_reader_says_so(server: Server) -> None:
 
 
 @pytest.mark.usefixtures("nothing_written")
-async def test_synchronous_commit_off_is_refused(server: Server) -> None:
+async def test_synchronous_commit_below_on_is_refused(server: Server) -> None:
     address = server.dsn("unmade") + "&options=-c%20synchronous_commit%3Doff"
     said = await problem_of(address)
     assert "synchronous_commit=off" in said and "set it to on" in said
@@ -259,6 +259,9 @@ async def test_synchronous_commit_off_is_refused(server: Server) -> None:
     server.query("CREATE ROLE hasty LOGIN SUPERUSER")
     server.query("ALTER ROLE hasty SET synchronous_commit = local")
     assert "synchronous_commit=local" in await problem_of(server.dsn("unmade", user="hasty"))
+    server.query("ALTER ROLE hasty SET synchronous_commit = remote_write")
+    said = await problem_of(server.dsn("unmade", user="hasty"))
+    assert "synchronous_commit=remote_write" in said and "set it to on" in said
 
 
 async def test_fsync_off_is_refused(server: Server) -> None:

@@ -10,8 +10,11 @@ from support.postgres import Server
 
 from hubbub.hub.conformance.sharing import Member, members_of
 from hubbub.hub.conformance.steps import A_RUN, open_run
+from hubbub.runtime.stores.postgres.intake import open_postgres_intake
 from hubbub.runtime.stores.postgres.lease import FREE
+from hubbub.runtime.stores.postgres.server.address import PostgresAddress
 from hubbub.runtime.stores.postgres.store import PostgresStore
+from hubbub.runtime.stores.sql.in_use import StoreInUse
 
 pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
@@ -131,3 +134,32 @@ async def test_who_ends_a_lease_tells_the_others_that_its_trees_are_free(server:
                 while FREE not in heard:
                     listener.execute("SELECT 1")
                     await anyio.sleep(0.05)
+
+
+@pytest.mark.parametrize("cut", ["writer", "tail"])
+async def test_who_joins_ends_no_lease_of_a_process_that_one_connection_is_cut_of(
+    server: Server, cut: str
+) -> None:
+    """It may be in the middle of a tool, with nothing to write."""
+    store = Schema(server)
+    async with members_of(store, 1) as (one,):
+        await open_run(one.journal, A_RUN)
+        assert server.end_connections(f"hubbub:{store.schema}:{cut}%") == 1
+        async with members_of(store, 0, channels=1):
+            live = server.query(f"SELECT live FROM {store.schema}.worker ORDER BY id")
+            assert live == [(True,), (True,)]
+        assert one.losses == 0
+        assert store.owners() == [(1, 1)]
+
+
+async def test_nobody_imports_beside_a_process_whose_writing_connection_is_cut(
+    server: Server,
+) -> None:
+    store = Schema(server)
+    async with members_of(store, 1) as (one,):
+        await open_run(one.journal, A_RUN)
+        assert server.end_connections(f"hubbub:{store.schema}:writer%") == 1
+        intake = open_postgres_intake(PostgresAddress(server.dsn(store.schema)), "new")
+        with pytest.raises(StoreInUse, match="another runtime is at work"), intake:
+            raise AssertionError("it has opened")
+        assert one.losses == 0
