@@ -8,6 +8,8 @@
 ``killing`` the one that kills it, ``audit`` what must hold of the folder afterwards, and ``power``
 the disk that loses power under the store's writer.
 
-``nemesis`` is the command for several processes over one PostgreSQL; ``story`` what is done to
-them, ``member`` one of them.
+``nemesis`` is the command for several processes over one PostgreSQL.  Of a ``story`` the ``cast``
+are processes (``member_process``, in which ``member`` is run; a channel carries what ``users`` say)
+over ``servers``; ``faults`` is what is done to them, ``take_overs`` and ``heard`` are looked at
+beside the tables (``tests/support/sql_history.py``, ``tests/support/promises.py``).
 """
