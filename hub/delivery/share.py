@@ -82,6 +82,10 @@ class HubShare:
         """Whether the runs of a tree are this process's to drive."""
         return self.sharing is None or self.sharing.owns(root_run_id)
 
+    def is_early(self, root_run_id: str) -> bool:
+        """Whether a tree was claimed, and no owner of runs was told so far."""
+        return root_run_id in self._early
+
     def take_early(self) -> Sequence[str]:
         """The trees that were claimed before there was an owner of runs; once."""
         early, self._early = tuple(self._early), {}

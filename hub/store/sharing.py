@@ -34,7 +34,10 @@ class Sharer(Protocol):
         ...
 
     def claimed(self, root_run_ids: Collection[str]) -> None:
-        """These trees are this process's from now on, as the store has them."""
+        """These trees are this process's from now on, as the store has them.
+
+        What others have written in them before may be heard behind this; ``flush`` waits for it.
+        """
         ...
 
     def lost(self, root_run_ids: Collection[str]) -> None:

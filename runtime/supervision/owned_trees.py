@@ -109,6 +109,8 @@ class OwnedTrees:
 
     async def _take_up(self, roots: Sequence[str]) -> Sequence[str]:
         assert self._share.sharing is not None
+        # What others have written up to the claim may be heard behind it.
+        await self._hub.journal.flush()
         infos = await self._share.sharing.runs_of(roots)
         infos = [info for info in infos if self._is_to_come(info)]
         for info in infos:
@@ -157,9 +159,11 @@ class OwnedTrees:
     def takes(self, item: InLane) -> bool:
         """Whether an item is for a run of this process, and its run can have it now.
 
-        It gets limits when it is known what its tree has used: who sends them may not know.
+        It gets limits when it is known what its tree has used: who sends them may not know.  What
+        comes for a tree that is yet to be taken up is found there by that.
         """
-        if not self._share.owns(item.root_run_id):
+        root = item.root_run_id
+        if not self._share.owns(root) or self._share.is_early(root):
             return False
         if isinstance(item, e.SessionLimits) and item.limits is not None:
             if (item.run_id, item.seq) not in self._learned:

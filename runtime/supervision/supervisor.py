@@ -4,8 +4,8 @@
 
 Rules
 -----
-* A run that was just opened is activated from its inbox alone; every other one, and one that
-  more came for than is held for it, is read from the journal.
+* A run that was just opened is activated from its inbox alone; every other one, one of a tree that
+  is being taken up, and one that more came for than is held for it, is read from the journal.
 * At most ``max_live`` runs are in memory (but see ``capacity``); ready runs beyond wait their
   turn, in order, unless they are to end (``ready``).
 * A run whose loop dies begins again from the journal, a bounded number of times.
@@ -236,7 +236,9 @@ class Supervisor:
             if not self._phase.is_leaving:
                 if item.timeout is not None:
                     self._deadlines.watch(run_id, item.at + int(item.timeout * 1_000_000))
-                self.enqueue(run_id, item)
+                # Of a tree that was another's until now, whoever had it may have begun the run.
+                is_new = item.root_run_id not in self._loader.arriving
+                self.enqueue(run_id, item if is_new else None)
         elif not (
             self._loader.takes(item) or self._phase.is_leaving or self.quarantine.ignores(item)
         ):

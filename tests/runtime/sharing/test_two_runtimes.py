@@ -9,7 +9,7 @@ from support.workers import until, workers
 
 from hubbub import agent
 from hubbub.agents.turn.crash_limit import LEFT
-from hubbub.hub.events import AgentComplete, SessionMessage, SessionTaken
+from hubbub.hub.events import AgentComplete, SessionMessage, SessionPrompt, SessionTaken
 
 pytestmark = pytest.mark.anyio
 
@@ -213,3 +213,45 @@ async def test_children_go_where_their_tree_goes():
         assert outcome.output == "child of a"
         tree = await other.hub.journal.runs(live=False, root_run_id=run.run_id)
         assert len(tree) == 2
+
+
+@pytest.mark.parametrize("wait", [0.0, 0.3, 0.7])
+async def test_conversation_that_was_opened_and_left_before_its_next_owner_heard_of_it_goes_on(wait):
+    async with workers(echoes(0.1)) as store:
+        one, other = store.all
+        await anyio.sleep(wait)
+        other.link.cut()
+        run = await one.runtime.start("echo", "a")
+        await run.result()
+        await one.left()
+        other.link.mend()
+        await until(lambda: other.owns(run.run_id))
+        assert (await other.hub.send_to_run(run.run_id, "b")).accepted
+        outcome = await other.runtime.outcomes.result(run.run_id)
+        assert outcome.output == "echo: b"
+        assert texts(other, run.run_id) == ["echo: a", "echo: b"]
+
+
+async def test_runs_below_that_were_opened_and_left_unheard_go_on():
+    @agent("child", on_restart="resume")
+    async def child(input, ctx):
+        return f"child of {await ctx.ask('Whose?')}"
+
+    @agent("parent", on_restart="resume")
+    async def parent(input, ctx):
+        started = ctx.spawn("child", input)
+        return (await started.result()).output
+
+    async with workers(lambda: [child, parent]) as store:
+        one, other = store.all
+        other.link.cut()
+        run = await one.runtime.start("parent", "a")
+        await anyio.sleep(1)
+        await one.left()
+        other.link.mend()
+        await until(lambda: other.owns(run.run_id))
+        await anyio.sleep(1)
+        asked = [x for x in other.heard if isinstance(x, SessionPrompt)]
+        assert (await other.hub.reply(asked[-1].prompt_id, "mine")).accepted
+        outcome = await other.runtime.outcomes.finished(run.run_id)
+        assert outcome.output == "child of mine"
