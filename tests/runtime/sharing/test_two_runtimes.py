@@ -216,7 +216,9 @@ async def test_children_go_where_their_tree_goes():
 
 
 @pytest.mark.parametrize("wait", [0.0, 0.3, 0.7])
-async def test_conversation_that_was_opened_and_left_before_its_next_owner_heard_of_it_goes_on(wait):
+async def test_conversation_that_was_opened_and_left_before_its_next_owner_heard_of_it_goes_on(
+    wait,
+):
     async with workers(echoes(0.1)) as store:
         one, other = store.all
         await anyio.sleep(wait)

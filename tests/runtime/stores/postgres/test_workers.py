@@ -226,3 +226,24 @@ async def test_what_a_tree_has_used_counts_where_it_goes(server: Server, how: st
         over, refused = [await run.ask("again") for run in runs]
         assert (over.outcome, over.reason) == ("limit", "tree.model_calls")
         assert "not started" in str(refused.output)
+
+
+async def test_a_conversation_that_its_next_worker_had_not_heard_of_goes_on(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Notifications may come late: a tree is claimed ahead of the news of who opened it."""
+    async with schema(server) as store:
+        one, other = await store.begin(), await store.begin()
+        hear, late = hearing.Hearing.hear, other.store._hearing
+
+        async def hear_late(self: hearing.Hearing, *until: Any, found: Any = None) -> None:
+            if self is not late or other.trees:
+                await hear(self, *until, found=found)
+
+        monkeypatch.setattr(hearing.Hearing, "hear", hear_late)
+        run = await one.runtime.start("echo", "a", session_key="talk")
+        await run.result()
+        await one.left()
+        await until(lambda: run.run_id in other.trees)
+        talk = await other.runtime.handle(run.run_id)
+        assert (await talk.ask("b")).output == "echo: b"
