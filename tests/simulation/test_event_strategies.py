@@ -199,7 +199,7 @@ def test_importing_hypothesis_loads_the_events_and_no_more():
         "hubbub", "hubbub.hub", "hubbub.hub.errors", "hubbub.hub.errors.copied",
         "hubbub.hub.events",
         "hubbub.hub.events.agents", "hubbub.hub.events.event", "hubbub.hub.events.catalogue",
-        "hubbub.hub.events.limits",
+        "hubbub.hub.events.left_out", "hubbub.hub.events.limits",
         "hubbub.hub.events.sessions", "hubbub.hub.exports", "hubbub.hub.near_misses",
         "hubbub.hub.texts", "hubbub.hub.values", "hubbub.runtime", "hubbub.runtime.simulation",
         "hubbub.runtime.simulation.strategies",
