@@ -9,8 +9,8 @@ Rules
   own message can be blamed, and the results of the calls in that; where nothing is new, nobody is.
 * Images, documents and recordings are blamed first, and the words that they came with stay; unless
   a request is too long, and words alone are longer than what such a part counts for.
-* Of words the long ones are blamed: what has less than a tenth of the longest stays.  Should that
-  be refused as well, it is the longest then; so each refusal leaves less to be refused.
+* Of words all are blamed: nothing says which of them.  Where a request is too long it is the long
+  ones: what has less than a tenth of the longest stays.
 * Where a request is too long, and most of it had been accepted before, its older messages become a
   summary, if the prompt has compaction and no summary was tried since the last step.  Nobody is
   blamed then.
@@ -41,7 +41,7 @@ from hubbub.hub.near_misses import shown
 __all__ = ["blamed_by", "summary_helps", "with_refusal", "without"]
 
 SHARE: Final = 0.1
-"""Of the longest: what is shorter is not blamed beside it."""
+"""Of the longest: what is shorter is not blamed beside it for a request that is too long."""
 
 FEW: Final = 3
 MAX_WORDS: Final = 100
@@ -75,7 +75,8 @@ def blamed_by(view: Sequence[ModelMessage], refused: Refused) -> tuple[LeftOut, 
     with_parts = [each for each in new if each.parts]
     if with_parts and not (refused == "length" and longest > PART):
         return tuple([each.blamed(only_parts=True) for each in with_parts])
-    return tuple([each.blamed(only_parts=False) for each in new if each.length >= SHARE * longest])
+    least = SHARE * longest if refused == "length" else 0
+    return tuple([each.blamed(only_parts=False) for each in new if each.length >= least])
 
 
 def summary_helps(

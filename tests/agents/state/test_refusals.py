@@ -48,6 +48,11 @@ def test_words_that_are_much_shorter_than_the_longest_stay() -> None:
     assert (found.place, found.what) == (1, "a message, 100,000 characters")
 
 
+def test_of_words_that_are_refused_for_what_they_say_all_are_blamed() -> None:
+    view = (user("Hi."), own(), user("x" * 100_000), user("A poison."))
+    assert [each.place for each in blamed_by(view, "request")] == [2, 3]
+
+
 def test_a_refused_picture_is_left_out_and_its_words_stay() -> None:
     view = (user("Look.", PICTURE), user("Well?"))
     found = blamed_by(view, "request")

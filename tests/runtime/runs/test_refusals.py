@@ -165,6 +165,20 @@ async def test_short_messages_taken_with_a_long_one_are_kept(ports: Ports) -> No
     assert not any("xxx" in each for each in words)
 
 
+async def test_of_many_messages_that_are_refused_together_none_fails_the_next_turn(
+    ports: Ports,
+) -> None:
+    agents = [model_agent(FunctionModel(picky, latency=5.0))]
+    async with Runtime(agents, store="memory", ports=ports) as runtime:
+        run = await runtime.start("assistant", "Hello.")
+        for text in ("One.", f"Long {'and long ' * 50}", "A poison.", "Two."):
+            await run.send(text)
+        outcome = await run.result()
+        assert not outcome.success
+        assert "a message, 9 characters" in outcome.reason
+        assert (await run.ask("And now?")).success
+
+
 @pytest.mark.parametrize("fault", [
     Fault("auth", times=None, status=401), Fault("request", times=None, status=404),
     Fault("request", times=None), Fault("server", times=None, status=500),
