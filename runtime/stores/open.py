@@ -33,6 +33,12 @@ DEFAULT_STORE: Final = "sqlite:.hubbub"
 POSTGRES: Final = ("postgresql:", "postgres:")
 """How the address of a database begins."""
 
+OTHERS: Final = (
+    "cockroachdb", "file", "mariadb", "memory", "mongodb", "mssql", "mysql", "nats", "oracle",
+    "redis", "rediss", "sqlite", "sqlite3",
+)  # fmt: skip
+"""What is repeated of a text that names no store, if it begins so.  All else may be a password."""
+
 
 def open_store(
     store: str | Store, ports: Ports, *, keep: int = 10_000, is_worker: bool = True, name: str = ""
@@ -224,8 +230,7 @@ def _path(store: str) -> str:
         raise BadValue("store", "one in memory ends with its program; give sqlite:PATH")
     kind, _, path = store.partition(":")
     if kind != "sqlite" or not path:
-        # What may be an address may hold a password.
-        given = repr(f"{kind}:…" if "@" in store else store)
+        given = f", not '{kind}:…'" if kind in OTHERS and ":" in store else ""
         expected = 'expected "sqlite:PATH", "postgresql://…" or "memory"'
-        raise BadValue("store", f"{expected}, not {given}")
+        raise BadValue("store", expected + given)
     return path

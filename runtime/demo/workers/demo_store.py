@@ -43,6 +43,7 @@ class DemoStore:
     def __init__(self, store: str | None) -> None:
         if store is None or not store.startswith(("postgresql:", "postgres:")):
             raise OperatorError(A_SERVER)
+        PostgresAddress(store)  # What is none is refused as everywhere, before it is changed.
         is_own = "schema" not in dict(parse_qsl(urlsplit(store).query))
         self.text = _with_schema(store) if is_own else store
         self.address = PostgresAddress(self.text)

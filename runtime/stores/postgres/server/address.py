@@ -3,7 +3,7 @@
 import hashlib
 import re
 from typing import Any, Final
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -19,8 +19,8 @@ SCHEMA: Final = "hubbub"
 """The schema of a store, unless the address names another one (``?schema=NAME``)."""
 
 EXPECTED: Final = (
-    'expected "postgresql://USER:PASSWORD@HOST:PORT/DATABASE", with %40 for an @ in a password '
-    "and ?schema=NAME for another schema than hubbub"
+    'expected "postgresql://USER:PASSWORD@HOST:PORT/DATABASE", with %40 for an @ in a password, '
+    "%2F for a /, and ?schema=NAME for another schema than hubbub"
 )
 
 HANDSHAKES: Final = (3, 3, 6, 10)
@@ -112,10 +112,21 @@ def _parsed(text: str) -> tuple[dict[str, Any], str] | None:
     except (ValueError, psycopg.Error):
         return None
     ports = str(found.get("port", "")).split(",")
-    is_sound = parts.netloc.count("@") <= 1 and not parts.fragment
-    if not is_sound or not all(port.isdecimal() or not port for port in ports):
+    if _may_show_a_password(parts) or not all(port.isdecimal() or not port for port in ports):
         return None
     return found, wanted[-1] if wanted else SCHEMA
+
+
+def _may_show_a_password(parts: SplitResult) -> bool:
+    """Whether a part of a password, or a setting, stands where messages show a name.
+
+    That is so after an @ or a / of a password that is not written as %40 or %2F, and where settings
+    are written as in ``host=db password=…``.
+    """
+    login, _, host = parts.netloc.rpartition("@")
+    names = f"{login.partition(':')[0]} {host} {parts.path}"
+    is_split = "@" in login or "@" in parts.path or bool(parts.fragment)
+    return is_split or "=" in names
 
 
 def _shown(parameters: dict[str, str], schema: str) -> str:
