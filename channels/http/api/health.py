@@ -18,7 +18,8 @@ class Health(Struct, frozen=True):
 
 
 async def health(call: HttpCall) -> HttpAnswer:
-    """The process answers."""
+    """The process answers, and need not be started again."""
+    _check_store(call)
     return HttpAnswer(content=Health())
 
 
@@ -33,8 +34,14 @@ def check_ready(call: HttpCall) -> None:
     hub = call.hub
     if hub.is_closed or not hub.tasks.is_open or call.host.context is None:
         raise Refusal("closed", "the hub, or this app, is not open")
-    if hub.journal.failure:
-        raise Refusal("store-failed", f"store {hub.journal.name}: {hub.journal.failure}")
+    _check_store(call)
+
+
+def _check_store(call: HttpCall) -> None:
+    """Raise ``Refusal`` once the store has failed: that is for good, waiting is no failure."""
+    journal = call.hub.journal
+    if journal.failure:
+        raise Refusal("store-failed", f"store {journal.name}: {journal.failure}")
 
 
 async def statistics(call: HttpCall) -> HttpAnswer:
@@ -45,7 +52,7 @@ async def statistics(call: HttpCall) -> HttpAnswer:
 ROUTES: Final = (
     Route(
         method="GET", path="/health", summary="The process answers", handler=health,
-        answers={200: Health}, is_open=True,
+        answers={200: Health}, problems=("store-failed",), is_open=True,
     ),
     Route(
         method="GET", path="/ready", summary="What is sent now will be accepted", handler=ready,

@@ -6,17 +6,21 @@ from functools import partial
 from typing import Annotated, Final, Protocol
 from urllib.parse import quote
 
+import anyio
 from msgspec import Struct
 
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.hub import Hub
+from hubbub.hub.tasks.outermost import start_in
 from hubbub.runtime.arguments import Role
-from hubbub.runtime.cli.printing import Backend, CommandScreen
+from hubbub.runtime.cli.printing import FAILED, Backend, CommandScreen
 from hubbub.runtime.cli.processes.named_runtime import (
     NamedRuntime,
     ProcessSettings,
     named_runtime,
 )
+from hubbub.runtime.cli.processes.store_watch import store_failure
+from hubbub.runtime.runtime import Runtime
 
 __all__ = ["HubServer", "ServedAt", "serve_command"]
 
@@ -66,7 +70,8 @@ def serve_command(screen: CommandScreen, server: HubServer) -> Callable[..., int
         """Serve agents over HTTP: a page to watch and steer them, an API, OpenAI's endpoints.
 
         Ctrl-C ends it: runs stay in their store and go on with the next start, also after
-        kill -9.
+        kill -9. It leaves by itself, with exit code 1, once its store has failed for good, so that
+        a supervisor starts it again.
 
         With --store postgresql://… and no module it serves what workers run (hubbub worker), and
         runs nothing itself.
@@ -115,10 +120,24 @@ def _made(module: str | None, settings: ProcessSettings) -> NamedRuntime:
 
 
 async def _serve(screen: CommandScreen, server: HubServer, made: NamedRuntime, at: ServedAt) -> int:
-    async with made.runtime:
-        await made.begin(made.runtime)
-        await server.serve(made.runtime.hub, at, partial(_say, screen, made, at))
+    """Serve until a signal, or until the store has failed for good; the exit code."""
+    runtime = made.runtime
+    async with anyio.create_task_group() as group:
+        with anyio.CancelScope() as scope:
+            async with runtime:
+                start_in(group, _watch(runtime, scope), name="served store watch", steady=True)
+                await made.begin(runtime)
+                await server.serve(runtime.hub, at, partial(_say, screen, made, at))
+        group.cancel_scope.cancel()
+    if failure := runtime.hub.journal.failure:
+        screen.notice(f"store {made.place}: {failure}")
+        return FAILED
     return 0
+
+
+async def _watch(runtime: Runtime, scope: anyio.CancelScope) -> None:
+    await store_failure(runtime)
+    scope.cancel()  # Nothing can be answered, and nothing handed over.
 
 
 def _token(given: str | None) -> str | None:

@@ -24,15 +24,13 @@ from hubbub.runtime.cli.processes.named_runtime import (
     ProcessSettings,
     named_runtime,
 )
+from hubbub.runtime.cli.processes.store_watch import store_failure
 from hubbub.runtime.cli.processes.worker_log import WorkerLog
 
 __all__ = ["worker_command"]
 
 GRACE: Final = 8.0
 """Less than the ten seconds that containers have by default between SIGTERM and SIGKILL."""
-
-LOOK: Final = 0.5
-"""Seconds between two looks at whether the store has failed for good."""
 
 ONE: Final = (
     "this store is one process's: no other worker can join it (several share postgresql://…)"
@@ -160,10 +158,7 @@ class _Work:
             self._log.say("worker.alone", ONE, worker=self._name)
 
     async def _watch_store(self) -> None:
-        clock = self._runtime.ports.clock
-        while not (failure := self._runtime.hub.journal.failure):
-            await clock.sleep(LOOK)
-        self._failure = failure
+        self._failure = await store_failure(self._runtime)
         self._is_to_leave.set()
 
     async def _watch_input(self) -> None:

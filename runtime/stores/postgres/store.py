@@ -391,12 +391,21 @@ class PostgresStore(PostgresReads):
 
     async def _hand_over(self, epochs: Mapping[str, int]) -> None:
         await super().flush()
-        await self._on_writer(partial(self._lease.hand_over, epochs))
+        await self._give_up(partial(self._lease.hand_over, epochs))
 
     async def _drain(self) -> None:
         self._lease.drains = True
         await super().flush()
-        await self._on_writer(self._lease.drain)
+        await self._give_up(self._lease.drain)
+
+    async def _give_up(self, do: Callable[[], None]) -> None:
+        """Say that something is others' now; where the store fails, the lease's end says it."""
+        if self.failure:
+            return
+        try:
+            await self._on_writer(do)
+        except psycopg.Error as error:
+            await self.fail(error)
 
     def heard(self, page: Page) -> None:
         """Others have written these, which are told next."""

@@ -48,6 +48,16 @@ async def test_requests_before_and_after_its_life_are_told_that_it_is_closed(por
     assert (before, within, after) == ([503, 503], 200, [503, 503])
 
 
+async def test_a_store_that_has_failed_for_good_is_not_called_healthy(ports):
+    async with served(ports) as (rt, _, client):
+        before = [(await client.get(path)).status_code for path in ("/health", "/ready")]
+        rt.hub.journal.failure = "the disk is gone; restore it"
+        after = [await client.get(path) for path in ("/health", "/ready")]
+    assert before == [200, 200]
+    assert [x.status_code for x in after] == [503, 503]
+    assert {x.json()["type"] for x in after} == {"/problems/store-failed"}
+
+
 async def test_an_app_is_entered_once(ports):
     async with served(ports) as (_, app, _):
         with pytest.raises(CallerError, match="entered already"):

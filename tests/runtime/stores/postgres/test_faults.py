@@ -12,6 +12,7 @@ import pytest
 from support.postgres import Server
 from support.postgres_faults import INJECTED, MOMENTS, Moment, faulty_connection, inject
 from support.postgres_proxy import Proxy, running_proxy
+from support.workers import until
 
 from hubbub import Runtime
 from hubbub.hub.conformance import (
@@ -318,6 +319,17 @@ def test_patience_has_an_end_and_then_everything_is_refused(server: Server) -> N
         anyio.run(main)
     finally:
         server.restart()
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_runtime_whose_store_has_failed_is_left_in_order(server: Server, loop: str) -> None:
+    async def main() -> None:
+        schema = server.new_schema()
+        async with Runtime(store=PostgresStore(server.dsn(schema))) as rt:
+            server.query(f"DROP SCHEMA {schema} CASCADE")
+            await until(lambda: bool(rt.hub.journal.failure))
+
+    anyio.run(main, backend=loop)
 
 
 @pytest.mark.parametrize("loop", LOOPS)

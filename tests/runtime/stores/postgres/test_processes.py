@@ -155,6 +155,18 @@ def test_a_worker_leaves_when_its_input_ends(here: Path, server: Server) -> None
         process.stdout.close()
 
 
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_page_whose_store_has_failed_leaves_with_1_and_says_why(
+    here: Path, server: Server, backend: str
+) -> None:
+    schema = server.new_schema()
+    with ServeProcess(here, "--store", server.dsn(schema), "--backend", backend) as page:
+        server.query(f"DROP SCHEMA {schema} CASCADE")
+        assert page.wait() == 1
+        assert "does not exist" in page.stderr and "restore it" in page.stderr.splitlines()[-1]
+        assert "unexpected" not in page.stderr and "Traceback" not in page.stderr
+
+
 def test_the_demo_kills_a_worker_cuts_every_connection_and_loses_nothing(
     here: Path, server: Server
 ) -> None:
