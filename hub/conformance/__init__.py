@@ -13,6 +13,7 @@ __all__ = [
     "DECLARATION_CHECKS",
     "EVERYTHING",
     "INBOX_CHECKS",
+    "LEFT_NOTE_CHECKS",
     "PLACEMENT_CHECKS",
     "READER_CHECKS",
     "SHARING_CHECKS",
@@ -43,6 +44,7 @@ _EXPORTS: Final = {
         "Check",
         "MakeJournal",
     ),
+    "hubbub.hub.conformance.left_notes": ("LEFT_NOTE_CHECKS",),
     "hubbub.hub.conformance.takeover": ("TAKEOVER_CHECKS",),
     "hubbub.hub.conformance.placement": ("PLACEMENT_CHECKS",),
     "hubbub.hub.conformance.reader": ("READER_CHECKS",),
@@ -84,6 +86,9 @@ if TYPE_CHECKING:
         CHECKS,
         Check,
         MakeJournal,
+    )
+    from hubbub.hub.conformance.left_notes import (
+        LEFT_NOTE_CHECKS,
     )
     from hubbub.hub.conformance.placement import (
         PLACEMENT_CHECKS,

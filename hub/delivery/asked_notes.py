@@ -8,7 +8,8 @@ By that they end although the process that asked has died:
 
 Each open prompt has a note to itself for as long as it is open, wherever its lease has gone
 meanwhile, and who ends it expects it there: so it ends once.  The notes of prompts that have ended
-are used again.
+are used again, or go.  What versions before this one have noted is read, too: several ids under one
+key.
 
 A process whose lease is over though it lives, for it was paused or cut off, is taken for dead here,
 too: it hears that its prompts have ended.
@@ -23,14 +24,11 @@ from hubbub.hub.events import Event, SessionPrompt, SessionPromptEnd
 from hubbub.hub.logs import log
 from hubbub.hub.ports import Clock
 from hubbub.hub.store.journal import Commit, Journal
+from hubbub.hub.store.left_notes import ASKED
 from hubbub.hub.store.sharing import sharing_of
 from hubbub.hub.task_host import TaskHost
 
 __all__ = ["AskedNotes"]
-
-NOTE: Final = "asked"
-"""Begins the keys; in a store that several share, the number of a lease ends them.  What versions
-before this one have noted is read, too: several ids under one key."""
 
 LOST: Final = "lost: the process stopped"
 
@@ -69,7 +67,7 @@ class AskedNotes:
     async def begin(self) -> None:
         """End what was open when the previous process stopped."""
         if self._sharing is None:
-            for key, text in (await self._journal.notes(NOTE)).items():
+            for key, text in (await self._journal.notes(ASKED)).items():
                 self._end_all(key, text)
         else:
             self._is_wanted = await self._look()
@@ -98,7 +96,7 @@ class AskedNotes:
         if self._unused:
             return self._unused.pop()
         self._made += 1
-        return f"{NOTE}:{self._made}{lease}"
+        return f"{ASKED}:{self._made}{lease}"
 
     def _forget(self, prompt_id: str) -> str:
         key = self._keys.pop(prompt_id)
@@ -136,8 +134,8 @@ class AskedNotes:
         """End what those asked that are not at work any more; whether others ask still."""
         assert self._sharing is not None
         at_work = await self._sharing.at_work()
-        notes = await self._journal.notes(f"{NOTE}:")
-        own = {*self._keys.values(), f"{NOTE}:{self._sharing.number}"}
+        notes = await self._journal.notes(f"{ASKED}:")
+        own = {*self._keys.values(), f"{ASKED}:{self._sharing.number}"}
         others = {key: text for key, text in notes.items() if text and key not in own}
         gone = [key for key in others if key.rpartition(":")[2] not in map(str, at_work)]
         for key in gone:

@@ -161,6 +161,12 @@ class MemoryJournal:
     def publish(self, notes: Mapping[str, str]) -> None:
         self._notes.update(notes)
 
+    def forget_empty(self, keys: Iterable[str]) -> None:
+        """Forget which of these notes are empty."""
+        for key in keys:
+            if not self._notes.get(key, "kept"):
+                del self._notes[key]
+
     async def inspect(self, look: Callable[[StoreReader], T]) -> T:
         return look(self.reader())
 

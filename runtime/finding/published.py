@@ -6,11 +6,11 @@ from typing import Final
 
 import msgspec
 
+from hubbub.hub.store.left_notes import AGENTS
 from hubbub.hub.store.sharing import sharing_of
 from hubbub.hub.store.store import Store
 from hubbub.runtime.inspection.published import (
     MAX_DESCRIPTION,
-    NOTE,
     PublishedAgent,
     published,
     published_agents,
@@ -37,10 +37,10 @@ def publish(store: Store, agents: Iterable[PublishedAgent]) -> None:
         )
         for each in agents
     ][:MAX_AGENTS]
-    key = NOTE
+    key = AGENTS
     if sharing_of(store) is not None:
         if not cut:
             return
         names = "\0".join(sorted(each.name for each in cut))
-        key = f"{NOTE}:{hashlib.sha256(names.encode()).hexdigest()[:16]}"
+        key = f"{AGENTS}:{hashlib.sha256(names.encode()).hexdigest()[:16]}"
     store.publish({key: msgspec.json.encode(cut).decode()})

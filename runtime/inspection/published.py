@@ -8,15 +8,12 @@ from msgspec import Struct
 
 from hubbub.agents.definitions.variables import VariableDefinition
 from hubbub.agents.resolution.definitions import Definitions
+from hubbub.hub.store.left_notes import AGENTS, of_agents
 from hubbub.hub.store.reader import StoreReader
 
 __all__ = [
-    "MAX_DESCRIPTION", "NOTE", "PublishedAgent", "PublishedVariable", "published",
-    "published_agents",
+    "MAX_DESCRIPTION", "PublishedAgent", "PublishedVariable", "published", "published_agents",
 ]  # fmt: skip
-
-NOTE: Final = "agents"
-"""The key of the note, or its beginning where several processes share a store."""
 
 MAX_DESCRIPTION: Final = 500
 """Characters of a description that are published."""
@@ -97,14 +94,14 @@ def _shown(variable: VariableDefinition, *, needed: bool) -> PublishedVariable:
 def published_agents(store: StoreReader) -> Sequence[PublishedAgent]:
     """The agents of the runtime that was on the store last; none before there was one.
 
-    Of a store that several share, those of all runtimes; where workers are there that say which
-    agents they know, only these.
+    Of a store that several share, those of all workers that are there.  While none is there, or one
+    does not say which agents it knows: those of the last ones, and those that unfinished
+    conversations want.
     """
-    notes = store.notes(NOTE)
+    notes = of_agents(store.notes(AGENTS))
     found: dict[str, PublishedAgent] = {}
     for key in sorted(notes):
-        if key == NOTE or key.startswith(f"{NOTE}:"):
-            found.update({each.name: each for each in _decoded(notes[key])})
+        found.update({each.name: each for each in _decoded(notes[key])})
     known = _known(store) if len(notes) > 1 else None
     return [each for each in found.values() if known is None or each.name in known]
 

@@ -57,9 +57,7 @@ BESIDE: Final = "it reads the folders of agents in agents/, which follow a store
 
 COPIED: Final = "a database is copied by its own means, and a backup says so"
 COPIES: Final = "it goes on with an older copy of the folder"
-SEVERAL: Final = (
-    "another process on the store may know the agent: nothing is refused, none forgotten"
-)
+SEVERAL: Final = "another process on the store may know the agent: nothing is refused"
 
 SENT: Final = (
     "the run may be another process's by now: its inbox takes the reply, which counts there"
@@ -97,7 +95,6 @@ ELSEWHERE: Final = {
     "test_a_subagent_speaks_to_its_parent": BESIDE,
     "test_a_word_is_obeyed_by_a_root_that_had_left_memory": IN_MEMORY,
     "test_adopting_an_older_conversation_makes_it_not_the_most_recent": BESIDE,
-    "test_agents_of_a_new_runtime_take_the_place_of_the_last_ones": SEVERAL,
     "test_an_area_of_an_older_version_that_has_both_is_sound": BESIDE,
     "test_an_hour_is_an_hour_whoever_was_there": IN_FILE,
     "test_an_item_is_refused_or_its_store_stays_in_order": LONG,

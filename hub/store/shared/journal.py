@@ -87,6 +87,7 @@ class SharedMemoryJournal(SharedMemoryReads):
         """Whether it is time to beat."""
         self._is_killed = False
         self._declared = NOTHING_DECLARED
+        self._published: dict[str, str] = {}
         self.failure = ""
         """Why it may not be at work any more."""
         self._tasks = TaskHost()
@@ -109,7 +110,7 @@ class SharedMemoryJournal(SharedMemoryReads):
             self._memory.leave(self)
         return self._memory.join(
             self, is_worker=self.is_worker, offer=self._offer, declared=self._declared,
-            former=self._lease,
+            published=self._published, former=self._lease,
         )  # fmt: skip
 
     async def aclose(self) -> None:
@@ -139,6 +140,11 @@ class SharedMemoryJournal(SharedMemoryReads):
         self._submitted += 1
         self._queue.append(Queued(commit, epoch, opens))
         self._work.set()
+
+    def publish(self, notes: Mapping[str, str]) -> None:
+        self._published.update(notes)
+        if self._is_attended:  # Else it goes with the lease.
+            self._memory.publish(self._lease, self._published, self._offer)
 
     def _opened_by(self, commit: Commit) -> tuple[str, ...]:
         """The trees that a commit opens, if it opens any, and that are to be this process's."""

@@ -30,6 +30,7 @@ from hubbub.hub.events import SessionOpen
 from hubbub.hub.ports import Clock, IdSource
 from hubbub.hub.store.declared import NOTHING_DECLARED, Declared, OtherDefinition
 from hubbub.hub.store.journal import Commit
+from hubbub.hub.store.left_notes import of_agents, spent, tidied
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.store.placement import ANYTHING, Offer, WorkerLoad, placed, surplus
 
@@ -161,6 +162,7 @@ class SharedMemory:
         is_worker: bool,
         offer: Offer = ANYTHING,
         declared: Declared = NOTHING_DECLARED,
+        published: Mapping[str, str] | None = None,
         former: int = 0,
     ) -> int:
         """Begin a lease, after the ``former`` one is over; returns its number.
@@ -175,7 +177,25 @@ class SharedMemory:
             self._last, self.clock.monotonic() + self.ttl, is_worker=is_worker, offer=offer,
             declared=declared,
         )  # fmt: skip
+        self.publish(self._last, published or {}, offer)
         return self._last
+
+    def publish(self, number: int, own: Mapping[str, str], offer: Offer) -> None:
+        """Keep texts for who only reads the store, and what is offered; of what other workers have
+        published goes what nobody needs any more."""
+        lease = self._leases.get(number)
+        self.kept.publish(own)
+        if lease is None or not (lease.is_worker and of_agents(own)):
+            return
+        lease.offer = offer
+        others = [x for x in self._leases.values() if x.is_worker and x is not lease]
+        offers = [x.offer.agents for x in others if not x.is_over]
+        wanted = {tree.agent for tree in self._trees.values()}
+        needed = None if None in offers else wanted.union(*(x or () for x in offers))
+        notes = self.kept.reader().notes()
+        changed = tidied(notes, own, needed)
+        self.kept.publish(changed)
+        self.kept.forget_empty((*changed, *spent(notes)))
 
     def declare(self, number: int, declared: Declared) -> bool:
         """Say how agents are defined by whoever has a lease; whether the lease holds.

@@ -98,9 +98,6 @@ class SharedMemoryReads(ABC):
         """Of the whole store."""
         return self._kept.depths()
 
-    def publish(self, notes: Mapping[str, str]) -> None:
-        self._kept.publish(notes)
-
     async def inspect(self, look: Callable[[StoreReader], T]) -> T:
         await self._reach()
         return await self._kept.inspect(look)

@@ -1,21 +1,26 @@
-"""What the workers of a store have declared of their agents: the rows of ``definition``.
+"""What the workers of a store have said of their agents: the rows of ``definition``, and notes.
 
-    joined, or said later ─► whoever else is at work and means another one ─► refused, unless
-                             it replaces                                      ─► its own rows
+    declare   joined, or said later ─► whoever else is at work and means another one ─► refused,
+              unless it replaces                                             ─► its own rows
+    publish   joined, or said later ─► its own notes ─► out of those of others goes what nobody
+                                                        needs any more
 
 Each worker that joins does so behind the last one (an advisory lock, for one short transaction):
-of two at the same moment the second one sees what the first one has declared.
+of two at the same moment the second one sees what the first one has declared, and what it offers.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 import psycopg
 
 from hubbub.hub.store.declared import Declared, OtherDefinition
+from hubbub.hub.store.left_notes import AGENTS, ASKED, spent, tidied
 from hubbub.runtime.stores.postgres.schema import LOCK
 from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
+from hubbub.runtime.stores.sql.rows import PUT_NOTE
 
-__all__ = ["IS_GONE", "declare"]
+__all__ = ["IS_GONE", "declare", "publish"]
 
 IS_GONE: Final = (
     "NOT EXISTS (SELECT 1 FROM pg_stat_activity AS a "
@@ -50,6 +55,25 @@ def declare(
     db.execute(_PUT, (agents, digests, worker, declared.replaces))
 
 
+def publish(db: PostgresConnection, own: Mapping[str, str], worker: int) -> None:
+    """Put a worker's ``own`` notes there, and take out of the others what nobody needs any more.
+
+    What others offer is what their rows say, as this ``worker``'s does by then.
+    """
+    db.execute(f"SELECT pg_advisory_xact_lock({LOCK.format(2)})")
+    db.executemany(PUT_NOTE, list(own.items()))
+    offers = [agents for (agents,) in db.execute(_OFFERED, (worker,)).fetchall()]
+    needed: set[str] | None = None
+    if None not in offers:  # Who offers anything needs all that there is.
+        wanted = {agent for (agent,) in db.execute(_WANTED).fetchall()}
+        needed = wanted.union(*offers)
+    notes = dict(db.execute(_NOTES).fetchall())
+    changed = tidied(notes, own, needed)
+    db.executemany(PUT_NOTE, list(changed.items()))
+    # A prompt may be noted there meanwhile.
+    db.execute(_DELETE_EMPTY, ([*changed, *spent(notes)],))
+
+
 _TIDY: Final = (
     "DELETE FROM definition WHERE worker = ? "
     "OR NOT EXISTS (SELECT 1 FROM worker WHERE worker.id = definition.worker AND live)"
@@ -69,3 +93,10 @@ _PUT: Final = (
     "SELECT own.agent, ?3, own.digest, ?4 FROM unnest(?1::text[], ?2::text[]) AS own "
     "(agent, digest)"
 )
+_OFFERED: Final = "SELECT agents FROM worker WHERE live AND kind = 'worker' AND id <> ?"
+_WANTED: Final = "SELECT DISTINCT want FROM tree"
+_NOTES: Final = (
+    f"SELECT key, value FROM note WHERE key = '{AGENTS}' OR starts_with(key, '{AGENTS}:') "
+    f"OR (starts_with(key, '{ASKED}:') AND value = '')"
+)
+_DELETE_EMPTY: Final = "DELETE FROM note WHERE key = ANY(?) AND value = ''"

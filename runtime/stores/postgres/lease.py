@@ -19,12 +19,14 @@ import psycopg
 
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.store.declared import NOTHING_DECLARED, Declared
+from hubbub.hub.store.left_notes import of_agents
 from hubbub.hub.store.placement import ANYTHING
-from hubbub.runtime.stores.postgres.declarations import IS_GONE, declare
+from hubbub.runtime.stores.postgres.declarations import IS_GONE, declare, publish
 from hubbub.runtime.stores.postgres.migrations import format_of, new_records, newest
 from hubbub.runtime.stores.postgres.schema import LOCK, check_server
 from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
 from hubbub.runtime.stores.sql.in_use import StoreInUse
+from hubbub.runtime.stores.sql.rows import PUT_NOTE
 
 __all__ = [
     "FREE", "TTL", "ServerGoneBack", "WorkerLease", "holder_of", "lock_alone", "share_lock",
@@ -68,6 +70,8 @@ class WorkerLease:
         """Whether what is opened is left for others."""
         self.declared = NOTHING_DECLARED
         """How agents are defined here."""
+        self.published: Mapping[str, str] = {}
+        """The notes that say which agents are here, and others that anybody may read."""
         self.worker = 0
         """The row in ``worker``; another one after a lease was over."""
         self.own: set[int] = set()
@@ -122,6 +126,7 @@ class WorkerLease:
             (worker,) = found
             if self.declared.definitions:
                 declare(self.db, self.declared, worker, self.ttl, is_again=self.worker > 0)
+            self._publish(worker)
         self.worker = worker
         self.own.add(self.worker)
         self.group = self.acknowledged = 0
@@ -134,6 +139,19 @@ class WorkerLease:
         with self._transaction():
             declare(self.db, declared, self.worker, self.ttl)
         self.declared = declared
+
+    def publish(self) -> None:
+        """Have the store say which agents are here, and offer them."""
+        with self._transaction():
+            self.db.execute(_OFFER, (self.worker, *self.offered))
+            self._publish(self.worker)
+
+    def _publish(self, worker: int) -> None:
+        """A channel's agents are shown until a worker begins; it takes nothing away."""
+        if of_agents(self.published) and self.is_worker:
+            publish(self.db, self.published, worker)
+        else:
+            self.db.executemany(PUT_NOTE, list(self.published.items()))
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -310,6 +328,7 @@ _BEGIN: Final = (
     f"?5, ?6, ?7, pg_backend_pid(), {_BACKEND} FROM meta "
     "WHERE key = 'reads' AND value::integer <= ?1 FOR SHARE OF meta RETURNING id"
 )
+_OFFER: Final = "UPDATE worker SET agents = ?2, capacity = ?3 WHERE id = ?1"
 _CONNECTED: Final = (
     f"UPDATE worker SET pid = pg_backend_pid(), connected = {_BACKEND} "
     "WHERE id = ? RETURNING group_no"

@@ -40,7 +40,6 @@ from hubbub.runtime.stores.postgres.share import PostgresShare
 from hubbub.runtime.stores.postgres.store_reader import PostgresStoreReader
 from hubbub.runtime.stores.postgres.tail import Look, Page, Tail
 from hubbub.runtime.stores.postgres.writer import Group, LeaseOver, PostgresWriter
-from hubbub.runtime.stores.sql.rows import PUT_NOTE
 from hubbub.runtime.stores.sql.writer import Attempt, Operation
 
 __all__ = ["PostgresStore"]
@@ -97,6 +96,8 @@ class PostgresStore(PostgresReads):
         self.blobs = PostgresBlobs(self._ask)
         self.bus = PostgresBus(self._address, self._ports.make_worker, self._ports.clock)
         self.name = "postgres"
+        self._is_published = True
+        """Whether what is published now stands beside what others have published."""
         self._groups: list[tuple[Sequence[Operation], Group]] = []
         """What is written of the batch under way."""
         self._share = PostgresShare(
@@ -128,6 +129,7 @@ class PostgresStore(PostgresReads):
             writer_db, is_worker=self._is_worker, name=self._worker_name, ttl=self.ttl
         )
         self._lease.offer, self._lease.declared = self._share.offered, self._share.declared
+        self._lease.published, self._is_published = dict(self._published), True
         self._tail = Tail(tail_db, self._lease)
         self.blobs.db, self.blobs.writing = self._reader_db, writer_db
         try:
@@ -197,7 +199,6 @@ class PostgresStore(PostgresReads):
             ((proof,),) = db.execute("SELECT value FROM meta WHERE key = 'proof'").fetchall()
             self._seal.check(proof)
         self.name = meta["store"]
-        db.executemany(PUT_NOTE, list(self._published.items()))
         self._writer = PostgresWriter(lease, self._seal, self._share)
         self.tip, self._depths = self._writer.tip, self._writer.depths
         log.info("store.opened", place=self._address.place, worker=lease.worker)
@@ -235,6 +236,12 @@ class PostgresStore(PostgresReads):
             self._share.submitted(commit)
         super().submit(commit)
 
+    def publish(self, notes: Mapping[str, str]) -> None:
+        """Keep texts for who only reads the store, now and under later leases."""
+        super().publish(notes)
+        if self._is_open:
+            self._lease.published, self._is_published = dict(self._published), False
+
     def forget_submitted(self) -> None:
         """Drop what is submitted and not being written yet; the lease ends by itself."""
         super().forget_submitted()
@@ -257,6 +264,9 @@ class PostgresStore(PostgresReads):
         try:
             if self._hearing.is_over and not self.failure:
                 await self._rejoin()
+            if not (self._is_published or self.failure):
+                self._is_published = True
+                await self._on_writer(self._lease.publish)
             if self._writing.is_inline and self._share.sharer is not None:
                 await self._hearing.look_if_due()
         except Exception as error:

@@ -7,6 +7,7 @@ from support.shared_stores import SharedPlace
 
 from hubbub.hub.conformance.declarations import DECLARATION_CHECKS
 from hubbub.hub.conformance.journal import CHECKS
+from hubbub.hub.conformance.left_notes import LEFT_NOTE_CHECKS
 from hubbub.hub.conformance.placement import PLACEMENT_CHECKS
 from hubbub.hub.conformance.sharing import SHARING_CHECKS, members_of
 from hubbub.hub.conformance.steps import A_RUN, commit_of, open_run, stamp
@@ -16,7 +17,7 @@ from hubbub.hub.store.shared.memory import SharedMemory
 
 pytestmark = pytest.mark.anyio
 
-SUITE = SHARING_CHECKS + PLACEMENT_CHECKS + DECLARATION_CHECKS
+SUITE = SHARING_CHECKS + PLACEMENT_CHECKS + DECLARATION_CHECKS + LEFT_NOTE_CHECKS
 
 AWAY = pytest.mark.parametrize("seconds", [0.0, 0.01], ids=["a turn away", "ten milliseconds away"])
 
@@ -53,6 +54,29 @@ def _place(kind):
             self.memory = kind(self.clock, ttl=self.ttl)
 
     return Place
+
+
+async def test_suite_notices_a_store_that_keeps_what_everybody_has_published():
+    class Keeping(SharedMemory):
+        def publish(self, number, own, offer):
+            self.kept.publish(own)
+
+    assert await _broken(lambda: _place(Keeping)(), LEFT_NOTE_CHECKS) >= {
+        "check_many_deploys_leave_few_notes", "check_what_somebody_needs_stays",
+        "check_notes_of_ended_prompts_go",
+    }  # fmt: skip
+
+
+async def test_suite_notices_a_store_that_forgets_what_others_offer():
+    class Forgetting(SharedMemory):
+        def publish(self, number, own, offer):
+            self.kept.publish(dict.fromkeys(self.kept.reader().notes("agents"), "[]"))
+            self.kept.publish(own)
+
+    assert await _broken(lambda: _place(Forgetting)(), LEFT_NOTE_CHECKS) >= {
+        "check_what_somebody_needs_stays", "check_who_offers_anything_needs_everything",
+        "check_channel_takes_nothing_away", "check_of_several_at_one_moment_all_are_there",
+    }  # fmt: skip
 
 
 async def test_suite_notices_a_store_that_does_not_ask_who_owns_a_tree():

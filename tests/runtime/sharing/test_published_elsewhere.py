@@ -1,5 +1,6 @@
 """Which agents there are, as processes know that have none themselves."""
 
+import anyio
 import pytest
 from support.agents import echo_model, model_agent
 from support.workers import workers
@@ -23,6 +24,39 @@ async def test_a_channel_knows_the_agents_of_all_workers_and_says_of_none_that_i
             assert set(await channel.hub.ask("runtime", "agents")) == {"one", "two", "both"}
             assert (await channel.hub.ask("runtime", "agent two"))["name"] == "two"
             assert await channel.hub.ask("runtime", "agent three") is None
+
+
+async def names_of(runtime):
+    return sorted(await runtime.hub.ask("runtime", "agents"))
+
+
+async def test_deploys_leave_the_agents_of_the_last_one_and_those_that_somebody_waits_for():
+    async with workers(lambda: echoes("desk", "first"), 1) as store:
+        waiting = await store.all[0].runtime.start("first", "hello", session_key="waits")
+        await waiting.result()
+        await store.all[0].left()
+        for number in range(20):
+            worker = await store.begin(agents=echoes("desk", f"of-{number}"))
+            assert await names_of(worker.runtime) == ["desk", "first", f"of-{number}"]
+            await worker.left()
+        async with store.channel_runtime() as channel:  # Nobody is there who runs them.
+            assert await names_of(channel) == ["desk", "first", "of-19"]
+            assert len(await channel.hub.journal.notes("agents")) == 2
+
+
+async def test_who_comes_back_after_its_lease_was_over_publishes_its_agents_again():
+    async with workers(lambda: echoes("one"), 1) as store, store.channel_runtime() as channel:
+        (one,) = store.all
+        one.link.cut()
+        await anyio.sleep(20)
+        two = await store.begin(agents=echoes("two"))
+        assert await names_of(channel) == ["two"]
+        one.link.mend()
+        await anyio.sleep(5)
+        assert await names_of(channel) == ["one", "two"]
+        await one.left()
+        await two.left()
+        assert await names_of(channel) == ["one", "two"]
 
 
 class Served:

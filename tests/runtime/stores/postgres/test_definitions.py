@@ -204,3 +204,19 @@ async def test_a_store_of_a_version_that_declared_nothing_gets_the_table(server:
             await one.aclose()
     finally:
         await older.aclose()
+
+
+@pytest.mark.anyio
+async def test_who_comes_back_publishes_its_agents_again(server: Server) -> None:
+    schema = server.new_schema()
+    one = PostgresStore(server.dsn(schema), ttl=1.5)
+    one.publish({"agents:1": '[{"name": "ann"}]'})
+    await one.open()
+    try:
+        before = one._lease.worker
+        server.query(f"DELETE FROM {schema}.note WHERE key = 'agents:1'")  # As if it were away.
+        await ended(one, server, schema)
+        await until(partial(has_begun_again, one, before))
+        assert await one.notes("agents") == {"agents:1": '[{"name": "ann"}]'}
+    finally:
+        await one.aclose()
