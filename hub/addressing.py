@@ -37,6 +37,8 @@ from hubbub.hub.events import (
 from hubbub.hub.events.descriptors import (
     Descriptor,
     SubagentDescriptor,
+    check_descriptor_size,
+    check_part_sizes,
     descriptor_of_key,
     key_of_descriptor,
     read_descriptor,
@@ -48,6 +50,7 @@ from hubbub.hub.message import session_message
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Addressing as By
 from hubbub.hub.store.journal import Delivery, NewRun, RefusalOfFiles
+from hubbub.hub.texts import SHORT_KEY
 from hubbub.hub.values import NULL, Secret
 
 __all__ = [
@@ -128,12 +131,23 @@ def is_from_user(event: SessionMessage) -> bool:
 def _given_descriptor(event: SessionOpen) -> Descriptor:
     """Whom an opening names outright; a key beside it must mean the same."""
     given = read_descriptor(event.descriptor_json)
+    check_part_sizes(given)
     key = event.session_key
     if key and key != key_of_descriptor(given) and descriptor_of_key(key) != given:
         raise BadValue(
             "descriptor", f"the session key {key!r} means another agent; give one of the two"
         )
     return given
+
+
+def _described(event: SessionOpen, run_id: str) -> tuple[Descriptor, SessionOpen, str]:
+    """Whom an opening names outright, the opening with the key of that, and the id of the run."""
+    given = _given_descriptor(event)
+    if isinstance(given, SubagentDescriptor):
+        run_id = _id_of_child(given, run_id)
+    if not event.session_key:
+        event = structs.replace(event, session_key=key_of_descriptor(given))
+    return given, event, run_id
 
 
 def _id_of_child(given: SubagentDescriptor, run_id: str) -> str:
@@ -228,11 +242,9 @@ class Addressing:
     def _opening(self, event: SessionOpen, run_id: str) -> Delivery:
         given = None
         if event.descriptor_json is not NULL:
-            given = _given_descriptor(event)
-            if isinstance(given, SubagentDescriptor):
-                run_id = _id_of_child(given, run_id)
-            if not event.session_key:
-                event = structs.replace(event, session_key=key_of_descriptor(given))
+            given, event, run_id = _described(event, run_id)
+        if len(event.session_key) > SHORT_KEY:
+            check_descriptor_size(given or descriptor_of_key(event.session_key))
         run_id = run_id or self._ports.ids.run_id(event.at)
         if not is_run_id(run_id):  # It names folders, too.
             raise BadValue("run_id", "expected 1 to 64 letters, digits, '-' and '_', as in a UUID")

@@ -21,7 +21,14 @@ from hubbub.hub.events.parts import (
 )
 from hubbub.hub.events.sent_items import MAX_ATTACHMENTS, MAX_MESSAGE_CHARS
 from hubbub.hub.near_misses import kind_of, shown, told_fields
-from hubbub.hub.texts import check_label, check_names, check_text, text_problem
+from hubbub.hub.texts import (
+    SHORT_KEY,
+    check_key_size,
+    check_label,
+    check_names,
+    check_text,
+    text_problem,
+)
 from hubbub.hub.values import (
     NULL,
     Json,
@@ -68,6 +75,8 @@ def session_message(
     """The event that carries ``message``; raises ``BadValue`` for what cannot be carried."""
     if source != "":
         check_label("source", source)
+        if len(source) > SHORT_KEY:
+            check_key_size("source", source)
     if isinstance(message, str):
         content = message
         if len(content) > MAX_MESSAGE_CHARS:
@@ -136,6 +145,8 @@ def opening_event(
         agent=agent, session_key=session_key, correlation_id=correlation_id, name=name,
         source=source,
     )  # fmt: skip
+    if len(agent) + len(session_key) + len(name) + len(source) > SHORT_KEY:
+        _check_key_sizes(agent=agent, session_key=session_key, name=name, source=source)
     if timeout is not None:
         check_seconds("timeout", timeout)
     check_limits(limits)
@@ -159,6 +170,11 @@ def opening_event(
     )
 
 
+def _check_key_sizes(**keys: str) -> None:
+    for what, key in keys.items():
+        check_key_size(what, key)
+
+
 def check_limits(limits: object) -> None:
     """Raise ``BadValue`` for what are no limits of a tree."""
     if not isinstance(limits, Limits | None):
@@ -171,6 +187,7 @@ def variables_of(env: Mapping[str, str]) -> tuple[Variable, ...]:
         raise BadValue("env", f"expected a mapping, not {kind_of(env)}")
     for name, value in env.items():
         check_label("env", name)  # Which one of the two is wrong may be a secret itself.
+        check_key_size("env", name)
         if text_problem(value):
             raise BadValue("env", "each value is a text that UTF-8 can hold")
     return tuple(Variable(name=name, value=Secret(value)) for name, value in env.items())
@@ -193,6 +210,7 @@ def _check_parts(message: Message) -> None:
         raise BadValue("message.role", 'expected a text such as "user"')
     if message.key is not None:
         check_label("message.key", message.key)
+        check_key_size("message.key", message.key)
     if not isinstance(message.silent, bool):
         raise BadValue("message.silent", "expected True or False")
     if not isinstance(message.attachments, tuple | list):

@@ -26,7 +26,7 @@ from hubbub.hub.prompts import Prompts
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.store.journal import Addressing as By
 from hubbub.hub.store.journal import Delivery, RequestKey
-from hubbub.hub.texts import check_label, check_labels, check_text
+from hubbub.hub.texts import check_key_size, check_label, check_labels, check_text
 from hubbub.hub.values import NULL, check_flag, encode_mapping
 
 __all__ = ["Sending"]
@@ -285,6 +285,7 @@ class Sending:
 
     def _reply(self, reply: SessionReply) -> Receipt:
         check_labels(prompt_id=reply.prompt_id, source=reply.source)
+        check_key_size("source", reply.source)
         if self.pipeline.is_closed:
             receipt = Receipt()
             receipt.settle("rejected", "hub closed")
@@ -316,5 +317,6 @@ def checked(request: RequestKey | None) -> RequestKey | None:
         if not isinstance(request, RequestKey):
             raise BadValue("request", f"expected a RequestKey, not {kind_of(request)}")
         check_label("request.name", request.name)
+        check_key_size("request.name", request.name)
         check_label("request.digest", request.digest)
     return request

@@ -2,6 +2,7 @@
 
     text    what is said: any str that UTF-8 can hold
     label   what something is called, found or told apart by (name, key, id): a text without NUL
+    key     a label that a store indexes: at most ``MAX_KEY`` bytes
 
 Half of a surrogate pair, which any JSON can bring, is in no UTF-8: no store, terminal or provider
 takes it.  The caller gets an error at the call.  Texts that nobody can correct, such as
@@ -17,11 +18,15 @@ import msgspec
 from hubbub.hub.errors import BadValue
 
 __all__ = [
+    "MAX_KEY",
+    "SHORT_KEY",
     "check_id_size",
+    "check_key_size",
     "check_label",
     "check_labels",
     "check_names",
     "check_text",
+    "key_problem",
     "label_problem",
     "readable",
     "text_problem",
@@ -31,6 +36,13 @@ __all__ = [
 MAX_ID: Final = 255
 """Characters of an id that an event may be emitted with.  It need not be that of a run, which is
 shorter: events may be about what has other ids."""
+
+MAX_KEY: Final = 1_000
+"""Bytes of a key or name by which a store finds something: what is sent, a conversation, a run.
+Every store refuses a longer one: an index of a database server takes no more than two of these."""
+
+SHORT_KEY: Final = MAX_KEY // 4
+"""Characters that are no more bytes than ``MAX_KEY``, whichever they are."""
 
 _REMEDY: Final = "decode it with errors='replace', or send bytes as a file"
 
@@ -58,6 +70,17 @@ def label_problem(value: object) -> str:
     if not problem and "\0" in value:  # type: ignore[operator]
         return "a name, key or id holds no NUL character"
     return problem
+
+
+def key_problem(value: str) -> str:
+    """Why a text is too long for a key or name that a store finds something by; empty if not."""
+    size = len(value) if value.isascii() else len(value.encode())
+    if size <= MAX_KEY:
+        return ""
+    return (
+        f"a key or name has {MAX_KEY:,} bytes of UTF-8 at most; this one has {size:,}; give a "
+        "shorter one, or its digest: hashlib.sha256(…).hexdigest()"
+    )
 
 
 def text_problem_in(said: object) -> str:
@@ -90,6 +113,13 @@ def check_id_size(what: str, value: str | None) -> None:
     """Raise ``BadValue`` for an id that no event is emitted with."""
     if value is not None and len(value) > MAX_ID:
         raise BadValue(what, f"an id has {MAX_ID} characters at most; this one has {len(value):,}")
+
+
+def check_key_size(what: str, value: str | None) -> None:
+    """Raise ``BadValue`` for a text that is too long for a key or name that a store indexes; None
+    is none given."""
+    if value is not None and len(value) > SHORT_KEY and (problem := key_problem(value)):
+        raise BadValue(what, problem)
 
 
 def check_labels(**values: object) -> None:

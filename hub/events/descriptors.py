@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from hubbub.hub.errors import BadValue
-from hubbub.hub.texts import check_label
+from hubbub.hub.texts import check_key_size, check_label
 from hubbub.hub.values import NULL, Json
 
 __all__ = [
@@ -32,6 +32,8 @@ __all__ = [
     "HeartbeatDescriptor",
     "SubagentDescriptor",
     "UserDescriptor",
+    "check_descriptor_size",
+    "check_part_sizes",
     "descriptor_of_key",
     "encode_descriptor",
     "is_addressed",
@@ -44,6 +46,10 @@ __all__ = [
 
 LOCAL: Final = "local"
 """Connector and user of a conversation whose key names none."""
+
+MAX_SIZE: Final = 2_500
+"""Bytes of a descriptor's JSON text, which is indexed: those of any key but one that consists of
+control characters, of which JSON makes six bytes each."""
 
 
 class UserDescriptor(
@@ -100,6 +106,26 @@ def read_descriptor(data: bytes | str | Json) -> Descriptor:
         if not part:
             raise BadValue("descriptor", "a part is empty; every part names something")
     return found
+
+
+def check_part_sizes(given: Descriptor) -> None:
+    """Raise ``BadValue`` for one that somebody gives, and that names something with too long a
+    key."""
+    if isinstance(given, UserDescriptor):
+        check_key_size("descriptor", key_of_descriptor(given))
+    else:
+        for part in msgspec.structs.astuple(given):
+            check_key_size("descriptor", part)
+
+
+def check_descriptor_size(descriptor: Descriptor) -> None:
+    """Raise ``BadValue`` for one that is too long as JSON, whose keys are not."""
+    if (size := len(bytes(encode_descriptor(descriptor)))) > MAX_SIZE:
+        raise BadValue(
+            "session_key",
+            f"with what JSON escapes it has {size:,} bytes, and {MAX_SIZE:,} at most; give its "
+            "digest: hashlib.sha256(…).hexdigest()",
+        )
 
 
 def encode_descriptor(descriptor: Descriptor | None) -> Json:

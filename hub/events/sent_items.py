@@ -23,7 +23,7 @@ from hubbub.hub.events.sessions import (
     SessionOpen,
 )
 from hubbub.hub.near_misses import kind_of, shown
-from hubbub.hub.texts import label_problem, text_problem
+from hubbub.hub.texts import key_problem, label_problem, text_problem
 from hubbub.hub.values import COUNTED, Form, Json, encode_value, is_count, is_seconds
 
 __all__ = ["MAX_ATTACHMENTS", "MAX_MESSAGE_CHARS", "as_sent"]
@@ -36,6 +36,9 @@ MAX_ATTACHMENTS: Final = 100
 
 _SAID: Final = frozenset(("content", "message", "reason"))
 """Fields with a text that is said; every other text names something."""
+
+_KEYS: Final = frozenset(("key", "name", "open_agent", "session_key", "source"))
+"""Fields by which a store finds something."""
 
 _OF_THE_RUNTIME: Final = ("receives", "reports", "depth", "frame")
 """What an opening says of the place of its run in a tree, which is the runtime's to give."""
@@ -99,7 +102,8 @@ def _problem(name: str, value: Any) -> str:
     if value is None or isinstance(value, bool | SessionMessage):
         return ""
     if isinstance(value, str):
-        return text_problem(value) if name in _SAID else label_problem(value)
+        problem = text_problem(value) if name in _SAID else label_problem(value)
+        return problem or (key_problem(value) if name in _KEYS else "")
     if name == "timeout":
         return "" if is_seconds(value) else f"expected seconds from 0 on, not {shown(value)}"
     if isinstance(value, int):
@@ -109,7 +113,7 @@ def _problem(name: str, value: Any) -> str:
         problems = (_problem(name, x) if isinstance(x, of) else _not_one(x) for x in value)
         return next(filter(None, problems), "")
     if isinstance(value, Variable):
-        return label_problem(value.name) or _secret_problem(value)
+        return label_problem(value.name) or key_problem(value.name) or _secret_problem(value)
     form = _FORMS.get(value.__class__)
     if form is None:
         return _not_one(value)

@@ -25,7 +25,7 @@ from msgspec.structs import force_setattr
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.hub.errors import CallerError, DefinitionError
 from hubbub.hub.near_misses import kind_of, shown, told_fields, unmade
-from hubbub.hub.texts import label_problem, text_problem
+from hubbub.hub.texts import key_problem, label_problem, text_problem
 from hubbub.runtime.schedules.ticks import BeatTicks, CronTicks, Ticks
 
 __all__ = ["Cron", "Heartbeat", "HeartbeatTask", "Misfire", "Schedule", "checked"]
@@ -163,6 +163,9 @@ def _uid_problems(schedule: Schedule, uids: set[str]) -> Iterable[str]:
             yield "uid: a runtime has one Heartbeat; give this one's tasks to it"
     elif uid.__class__ is not str or label_problem(uid) or not uid.strip():
         yield f"uid: expected a name, not {shown(uid)}"
+        return
+    elif problem := key_problem(uid):
+        yield f"uid: {problem}"
         return
     elif uid == HEARTBEAT:
         yield f"uid: {HEARTBEAT!r} is the heartbeat's own; choose another"

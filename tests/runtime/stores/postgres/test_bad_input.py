@@ -4,15 +4,18 @@ remedy, before anything is written; no password is repeated anywhere."""
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
 from typing import Any
 
 import pytest
 from support.postgres import SECRETS_KEY, Server
 
-from hubbub import Runtime
+from hubbub import Agent, FunctionModel, Message, Runtime
 from hubbub.hub.errors import BadValue, HubbubError, OperatorError
 from hubbub.hub.ports import Ports
+from hubbub.hub.store.journal import RequestKey
+from hubbub.hub.texts import MAX_KEY
 from hubbub.runtime.stores.open import open_intake, open_reader, open_store
 from hubbub.runtime.stores.postgres.store import PostgresStore
 from hubbub.runtime.stores.sql.in_use import StoreInUse
@@ -171,6 +174,44 @@ async def test_secrets_are_not_readable_in_the_database(server: Server) -> None:
         "WHERE key = 'run/OTHER') WHERE key = 'run/TOKEN'"
     )
     assert "another key, or changed" in await problem_of(address)
+
+
+LETTERS: Mapping[str, Sequence[str]] = {
+    "of one byte": [chr(code) for code in range(0x21, 0x7F)],
+    "of four bytes": [chr(code) for code in range(0x10000, 0x30000)],
+    "that JSON escapes": ['"', "\\", "\n", "\t"],
+}
+
+
+@pytest.mark.parametrize("compression", ["pglz", "lz4"])
+@pytest.mark.parametrize("letters", LETTERS)
+async def test_the_longest_keys_fit_into_the_indexes(
+    server: Server, letters: str, compression: str
+) -> None:
+    def key(number: int, size: int = MAX_KEY) -> str:
+        # What no compression makes shorter: an index compresses what it keeps.
+        known = LETTERS[letters]
+        return "".join(Random(number).choices(known, k=size // len(known[0].encode())))
+
+    address = f"{server.dsn()}&options=-c%20default_toast_compression%3D{compression}"
+    async with Runtime(
+        [Agent("bot", "You.", model=FunctionModel(lambda request: "fine"))],
+        store=PostgresStore(address),
+    ) as rt:
+        hub = rt.hub
+        run = await hub.open(
+            "bot", session_key=key(1), name=key(2), source=key(3), env={key(4): "value"}
+        )
+        assert (await rt.start("bot", session_key=key(1))).run_id == run.run_id
+        said, request = Message("hi", key=key(5)), RequestKey(key(7), "digest")
+        assert (await hub.send(said, session_key=key(1), source=key(3), request=request)).accepted
+        assert (await hub.send(said, session_key=key(1), source=key(3))).duplicate
+        user = {"type": "user", "connector": key(8, 300), "channelId": key(9, 300), "userId": "u"}
+        assert (await hub.open("bot", descriptor=user)).accepted
+        assert (await hub.open("bot", descriptor=user)).duplicate
+        assert (await hub.open("bot", descriptor={"type": "cron", "id": key(6)})).accepted
+        await hub.journal.flush()
+        assert not hub.journal.failure
 
 
 async def test_an_import_beside_runtimes_is_refused_and_told_who_is_at_work(
