@@ -27,6 +27,7 @@ __all__ = [
     "Conversation",
     "Conversations",
     "ExecutableAgent",
+    "Replayed",
     "Run",
     "RunContext",
     "RunOutcome",
@@ -35,6 +36,7 @@ __all__ = [
 
 _EXPORTS: Final = {
     "hubbub.runtime.finding.conversations": ("Conversation", "Conversations", "Awaited"),
+    "hubbub.runtime.inspection.replay": ("Replayed",),
     "hubbub.runtime.kernel.handle": ("Run",),
     "hubbub.runtime.kernel.outcome": ("RunOutcome",),
     "hubbub.runtime.runs.context": ("RunContext",),
@@ -44,6 +46,7 @@ _EXPORTS: Final = {
 
 if TYPE_CHECKING:
     from hubbub.runtime.finding.conversations import Awaited, Conversation, Conversations
+    from hubbub.runtime.inspection.replay import Replayed
     from hubbub.runtime.kernel.handle import Run
     from hubbub.runtime.kernel.outcome import RunOutcome
     from hubbub.runtime.runs.context import RunContext

@@ -4,6 +4,7 @@ Nothing here starts one but a child that has waited for values of its variables.
 """
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from hubbub.hub.errors import BadValue, CallerError
 from hubbub.hub.events import Limits, SessionLimits
@@ -25,6 +26,9 @@ from hubbub.runtime.kernel.outcome import RunOutcome
 from hubbub.runtime.kernel.outcomes import Outcomes
 from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.spending.accounts import TreeAccounts
+
+if TYPE_CHECKING:
+    from hubbub.runtime.inspection.replay import Replayed
 
 __all__ = ["RunAccess"]
 
@@ -74,6 +78,18 @@ class RunAccess:
         """The handle of a run, ended or not.  Starts nothing; raises ``UnknownRun``."""
         self.phase.check_open()
         return Run.of(self.outcomes, await self._finder.run(run_id))
+
+    async def state_at(self, run_id: str, seq: int | None = None) -> "Replayed":
+        """A run as it was after record ``seq`` of its own lane, or as it is.
+
+        Folded from its records, as by a runtime that goes on with it; nothing is started, changed
+        or asked.  Of runs at work, parked and ended ones, whoever drives them; of one at work what
+        is committed.  0 is before the first record.  ``replay`` (``hubbub.runtime.inspection``)
+        says the same of a store without a runtime.  Raises ``UnknownRun``, ``NoSuchRecord``, which
+        names the range, ``BadValue``, and ``StoreFailed`` for a record that cannot be read.
+        """
+        self.phase.check_open()
+        return await self._finder.state_at(run_id, seq)
 
     async def agent_for(self, strategy: str) -> str:
         """The run id of ``"most-recent-foreground"``, the agent that a user spoke to last, or of

@@ -31,7 +31,7 @@ from support.frames import open_runtime as frames_runtime
 from support.stores import SECRET, Filled, fill, open_runtime
 
 COMMANDS = (
-    "conversations", "runs", "show", "tail", "export", "import", "replay", "fsck", "backup",
+    "conversations", "runs", "show", "tail", "export", "import", "replay", "diff", "fsck", "backup",
     "schedules",
 )  # fmt: skip
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from hubbub.runtime.cli.care_commands import backup_command, fsck_command
 from hubbub.runtime.cli.compact_command import compact_command
 from hubbub.runtime.cli.conversations_command import conversations_command
+from hubbub.runtime.cli.diff_command import diff_command
 from hubbub.runtime.cli.export_commands import export_command, import_command
 from hubbub.runtime.cli.look_commands import (
     replay_command,
@@ -34,6 +35,7 @@ def store_commands(screen: CommandScreen) -> Mapping[str, Callable[..., int]]:
         "show": show_command(write),
         "tail": tail_command(write, screen.loop),
         "replay": replay_command(write),
+        "diff": diff_command(write),
         "schedules": schedules_command(write),
         "workers": workers_command(write),
         "reply": reply_command(screen),

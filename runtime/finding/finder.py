@@ -1,18 +1,22 @@
 """``Finder``: what is in a runtime's store, found without starting anything."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from hubbub.hub.errors import UnknownRun
+from hubbub.hub.errors import BadValue, UnknownRun
 from hubbub.hub.events.descriptors import Descriptor
 from hubbub.hub.hub import Hub
+from hubbub.hub.near_misses import kind_of
 from hubbub.hub.store.journal import RunInfo
 from hubbub.hub.store.reader import StoreReader
 from hubbub.hub.texts import check_label
 from hubbub.runtime.finding.answers import answer, find_conversation, run_info
 from hubbub.runtime.finding.conversations import Conversations, list_conversations
+
+if TYPE_CHECKING:
+    from hubbub.runtime.inspection.replay import Replayed
 
 __all__ = ["Finder"]
 
@@ -48,6 +52,19 @@ class Finder:
         if info is None:
             raise UnknownRun(run_id)
         return info
+
+    async def state_at(self, run_id: str, seq: int | None) -> "Replayed":
+        """The state of a run after a record of its own lane; see ``replay``."""
+        check_label("run_id", run_id)
+        if seq is not None and (not isinstance(seq, int) or isinstance(seq, bool)):
+            raise BadValue("seq", f"expected the number of a record, not {kind_of(seq)}")
+        from hubbub.runtime.inspection.replay import replay
+
+        def look(store: StoreReader) -> "Replayed":
+            with store.one_moment():
+                return replay(store, run_id, seq)
+
+        return await self._inspect(look)
 
     async def _inspect(self, look: Callable[[StoreReader], T]) -> T:
         await self._hub.journal.flush()

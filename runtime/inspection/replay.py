@@ -14,10 +14,10 @@ from hubbub.agents.code.run_states import RunStates
 from hubbub.agents.model import ModelMessage, Usage
 from hubbub.agents.state.area import Area
 from hubbub.agents.state.thread import OpenCall
-from hubbub.hub.errors import CallerError
+from hubbub.hub.errors import CallerError, UnknownRun
 from hubbub.hub.events import FileRef
 from hubbub.hub.store.reader import StoreReader, own_lane
-from hubbub.hub.values import Json
+from hubbub.hub.values import MAX_COUNT, Json
 
 __all__ = ["NoSuchRecord", "Replayed", "replay"]
 
@@ -28,17 +28,20 @@ class NoSuchRecord(CallerError):
     def __init__(self, run_id: str, until: int, last: int) -> None:
         self.last = last
         super().__init__(
-            f"run {run_id}: --until {until} is none of its own records; they go from 1 to {last}, "
-            "and 0 is before the first"
+            f"run {run_id}: {until} is none of its own records; they go from 1 to {last}, and 0 is "
+            "before the first"
         )
 
 
 class Replayed(Struct, frozen=True, kw_only=True):
-    """A run's state after record ``seq`` of its own lane.
+    """A run's state after record ``seq`` of its own lane, which was written ``at`` (µs since the
+    Unix epoch).
 
     ``kind`` says what its agent is; before a session has begun that is not known and empty.
-    ``conversation`` is what the model sees (side B of a two-sided agent: ``conversation_b``);
-    ``calls`` are those of the step at work, with their results so far.
+    ``agent`` names the definition that it goes by.  ``conversation`` is what the model sees (side B
+    of a two-sided agent: ``conversation_b``); ``calls`` are those of the step at work, with their
+    results so far.  ``files`` are known by name and digest.  ``outcome`` is how the run has ended,
+    or else its latest session; empty before one has.
     """
 
     run_id: str
@@ -65,22 +68,26 @@ class Replayed(Struct, frozen=True, kw_only=True):
     children: tuple[str, ...]
     files: tuple[FileRef, ...]
     keys: dict[str, Json]
+    outcome: str = ""
 
 
 def replay(store: StoreReader, run_id: str, until: int | None = None) -> Replayed:
     """The state of a run after own-lane record ``until``; by default after its last one.
 
-    0 is the state before anything was recorded.  Raises ``NoSuchRecord`` for a number that the
-    lane has not, ``StoreFailed`` for a record that cannot be read.
+    0 is the state before anything was recorded.  Raises ``UnknownRun``, ``NoSuchRecord`` for a
+    number that the lane has not, ``StoreFailed`` for a record that cannot be read.
     """
+    row = store.row(run_id)
+    if row is None:
+        raise UnknownRun(run_id)
     states = RunStates()
-    if until is None or until > 0:
+    if until is not None and not 0 <= until <= MAX_COUNT:
+        raise NoSuchRecord(run_id, until, row.seq)
+    if until != 0:
         for event in islice(own_lane(store, run_id), until):
             states.take(event)
-    if until is not None and (until < 0 or states.seq != until):
-        row = store.row(run_id)
-        last = row.seq if row is not None else 0
-        raise NoSuchRecord(run_id, until, states.seq if until > 0 else last)
+    if until is not None and states.seq != until:
+        raise NoSuchRecord(run_id, until, states.seq)
     return _replayed(run_id, states)
 
 
@@ -88,6 +95,7 @@ def _replayed(run_id: str, states: RunStates) -> Replayed:
     thread, code = states.thread, states.code
     is_code = states.kind == "code"
     area: Area = code.area if is_code else thread.area
+    end = code.ending if is_code else thread.outcome
     children = code.children if is_code else tuple(x.run_id for x in thread.family.children)
     return Replayed(
         run_id=run_id, seq=states.seq, at=states.at, kind=states.kind, agent=thread.agent,
@@ -102,4 +110,5 @@ def _replayed(run_id: str, states: RunStates) -> Replayed:
         calls=thread.open.calls if thread.open is not None else (),
         children=children, files=tuple(area.files[path] for path in sorted(area.files)),
         keys={key: area.keys[key] for key in sorted(area.keys)},
+        outcome=end.outcome if end is not None else "",
     )  # fmt: skip
