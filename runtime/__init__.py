@@ -11,6 +11,7 @@ Reading order: ``runtime`` (composition), then the rooms:
     ``stores``       SQLite, and agents' folders behind it
     ``finding``      conversations, agents and schedules, found in a store without a runtime
     ``inspection``   what a store holds: shown, exported, imported, checked, copied
+    ``timelines``    runs seen from any point of their lives
     ``cli``          the command line over a store
     ``loading``      skills and agents from files
     ``standalone``   interactive agents driven by hand, without a runtime

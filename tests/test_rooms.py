@@ -126,6 +126,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
         *HUB, *TURN, "agents/code", "agents/folders", "runtime/text", "runtime/loading", *STORES,
     ),
     "runtime/copies": (*HUB, "runtime/inspection", *STORES),
+    "runtime/timelines": (*HUB, *TURN, "agents/code", "runtime/inspection", *STORES),
     "runtime/demo": (*KERNEL, "runtime", "runtime/runs", "runtime/stores", "runtime/stores/sqlite",
         "runtime/text"),
     "runtime/demo/assets": (
@@ -138,8 +139,8 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "runtime/cli": (
         *HUB, "agents", "agents/definitions", "runtime", "runtime/text", "runtime/inspection",
-        "runtime/copies", "runtime/schedules", "runtime/finding", "runtime/loading", "runtime/demo",
-        "runtime/demo/assets", "runtime/demo/chat", *STORES,
+        "runtime/copies", "runtime/timelines", "runtime/schedules", "runtime/finding",
+        "runtime/loading", "runtime/demo", "runtime/demo/assets", "runtime/demo/chat", *STORES,
     ),
     "runtime/cli/processes": (
         *HUB, "runtime", "runtime/text", "runtime/loading", "runtime/demo", "runtime/demo/assets",

@@ -8,7 +8,7 @@ from hubbub.runtime.inspection.find import find_run
 from hubbub.runtime.stores.open import DEFAULT_STORE, open_reader
 
 if TYPE_CHECKING:
-    from hubbub.runtime.inspection.run_diff import Difference, Parted, RunDiff, RunTotals
+    from hubbub.runtime.timelines.run_diff import Difference, Parted, RunDiff, RunTotals
 
 __all__ = ["diff_command"]
 
@@ -45,7 +45,7 @@ def diff_command(write: Write) -> Callable[..., int]:
         store
             sqlite:PATH, the folder that a runtime uses, or postgresql://…
         """
-        from hubbub.runtime.inspection.run_diff import diff_runs
+        from hubbub.runtime.timelines.run_diff import diff_runs
 
         with open_reader(store) as opened, opened.one_moment():
             found = diff_runs(opened, find_run(opened, left), find_run(opened, right))

@@ -16,9 +16,9 @@ from hubbub.hub.errors import UnknownRun
 from hubbub.hub.events import NO_USAGE
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.memory import MemoryJournal
-from hubbub.runtime.inspection.run_diff import RunDiff, diff_runs
 from hubbub.runtime.models.scripted import call, reply
 from hubbub.runtime.stores.open import open_reader
+from hubbub.runtime.timelines.run_diff import RunDiff, diff_runs
 
 pytestmark = pytest.mark.anyio
 

@@ -1,0 +1,1 @@
+"""Runs seen from any point of their lives: where two of them part."""
