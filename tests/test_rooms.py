@@ -102,6 +102,10 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "runtime/stores/folders": (
         *HUB, "agents/state", "agents/folders", "runtime/stores/sqlite", "runtime/stores/exchange",
     ),
+    "runtime/stores/retention": (
+        *HUB, "agents/state", "runtime/stores", "runtime/stores/sqlite", "runtime/stores/exchange",
+        "runtime/stores/folders",
+    ),
     "runtime/stores": (
         *HUB, "runtime/stores/sqlite", "runtime/stores/postgres", "runtime/stores/folders",
         "runtime/stores/postgres/server",
@@ -141,6 +145,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
         *HUB, "agents", "agents/definitions", "runtime", "runtime/text", "runtime/inspection",
         "runtime/copies", "runtime/timelines", "runtime/schedules", "runtime/finding",
         "runtime/loading", "runtime/demo", "runtime/demo/assets", "runtime/demo/chat", *STORES,
+        "runtime/stores/retention",
     ),
     "runtime/cli/processes": (
         *HUB, "runtime", "runtime/text", "runtime/loading", "runtime/demo", "runtime/demo/assets",

@@ -1,9 +1,11 @@
-"""``RunIntake``: the port through which runs that another store has written come into a store.
+"""``RunIntake``: the port through which runs that another store has written come into a store, and
+through which runs leave it for good.
 
-remove ─► put_event … ─► put_run ─► put_key      per run, in ``all_or_nothing``
+    remove ─► put_event … ─► put_run ─► put_key      per run, in ``all_or_nothing``
+    forget … ─► drop_notes …                         per tree, in ``all_or_nothing``
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -32,6 +34,37 @@ class RunIntake(Protocol):
 
     def remove(self, run_id: str) -> None:
         """Take out a run with all that it has, if it is there.  Positions are not used again."""
+        ...
+
+    def forget(self, run_id: str) -> None:
+        """Take out a run of a tree that goes as a whole: all that it has, the values of its
+        variables, and its id.  What the hub's own lane says of it stays.
+
+        The run that has the last event of the store must stay, or its position were used again.
+        """
+        ...
+
+    def drop_notes(self, prefix: str) -> None:
+        """Remove the notes whose keys begin like this."""
+        ...
+
+    def drop_requests(self, is_kept: Callable[[str], bool]) -> None:
+        """Remove what was noted of requests that runs have accepted which are not kept."""
+        ...
+
+    def contents(self) -> Iterator[str]:
+        """The digests of the contents that the store keeps, whether anything names them or not."""
+        ...
+
+    def drop_contents(self, digests: Iterable[str]) -> int:
+        """Remove contents that nothing names, outside of ``all_or_nothing``; returns how many.
+
+        A backup that is being made meanwhile raises, or has them.
+        """
+        ...
+
+    def settle(self) -> None:
+        """Between two commits, where there are many: let nothing pile up beside the database."""
         ...
 
     def put_event(self, event: Event, body: bytes) -> EventRow:

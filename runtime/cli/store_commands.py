@@ -20,6 +20,7 @@ from hubbub.runtime.cli.look_commands import (
 )
 from hubbub.runtime.cli.migrate_command import migrate_command
 from hubbub.runtime.cli.printing import CommandScreen
+from hubbub.runtime.cli.prune_command import prune_command
 from hubbub.runtime.cli.reply_command import reply_command
 from hubbub.runtime.cli.workers_command import workers_command
 
@@ -43,6 +44,7 @@ def store_commands(screen: CommandScreen) -> Mapping[str, Callable[..., int]]:
         "export": export_command(write, notice),
         "import": import_command(write),
         "migrate": migrate_command(write, notice),
+        "prune": prune_command(write, notice),
         "backup": backup_command(write, notice),
         "fsck": fsck_command(write, notice),
     }

@@ -100,8 +100,9 @@ def open_reader(store: str) -> Iterator[StoreReader]:
 
 
 @contextmanager
-def open_intake(store: str, ids: IdSource) -> Iterator[RunIntake]:
-    """What takes runs into the store that ``store`` names, for as long as one is inside.
+def open_intake(store: str, ids: IdSource, command: str = "hubbub import") -> Iterator[RunIntake]:
+    """What takes runs into the store that ``store`` names, or out of it, for as long as one is
+    inside; ``command`` is the command that does so.
 
     The store is made if there is none, and is not left there if that comes to nothing.  Raises
     ``BadValue`` for a text that names none and ``OperatorError`` where nothing can be written, or
@@ -110,13 +111,14 @@ def open_intake(store: str, ids: IdSource) -> Iterator[RunIntake]:
     if (address := _postgres_address(store)) is not None:
         from hubbub.runtime.stores.postgres.intake import open_postgres_intake
 
-        with open_postgres_intake(address, f"postgres-{ids.number():012x}") as taking:
+        with open_postgres_intake(address, f"postgres-{ids.number():012x}", command) as taking:
             yield taking
         return
     from hubbub.runtime.stores.sqlite.folder import DataFolder
     from hubbub.runtime.stores.sqlite.intake import open_sqlite_intake
 
-    with open_sqlite_intake(DataFolder(_path(store)), f"sqlite-{ids.number():012x}") as intake:
+    name = f"sqlite-{ids.number():012x}"
+    with open_sqlite_intake(DataFolder(_path(store)), name, command) as intake:
         yield intake
 
 

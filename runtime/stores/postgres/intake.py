@@ -1,6 +1,6 @@
 """``PostgresIntake``: ``RunIntake`` of a schema on which no runtime is at work."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import psycopg
@@ -44,6 +44,20 @@ class PostgresIntake(SqlIntake):
     def put_content(self, digest: str, content: bytes) -> None:
         self._db.execute(PUT_CONTENT, (digest, bytes(content)))
 
+    def contents(self) -> Iterator[str]:
+        digest, select = "", "SELECT digest FROM blob WHERE digest > ? ORDER BY digest LIMIT 1000"
+        while rows := self._db.execute(select, (digest,)).fetchall():
+            yield from (digest for (digest,) in rows)
+            (digest,) = rows[-1]
+
+    def drop_contents(self, digests: Iterable[str]) -> int:
+        with self.all_or_nothing():
+            delete = "DELETE FROM blob WHERE digest = ?"
+            return sum(self._db.execute(delete, (digest,)).rowcount for digest in digests)
+
+    def settle(self) -> None:
+        """Nothing: the server sees to its log."""
+
 
 def derive_rows(db: PostgresConnection, tip: int) -> None:
     """Bring up to date what the store keeps of its runs in other rows; its positions go to ``tip``
@@ -54,13 +68,17 @@ def derive_rows(db: PostgresConnection, tip: int) -> None:
 
 
 @contextmanager
-def open_postgres_intake(address: PostgresAddress, new_name: str) -> Iterator[PostgresIntake]:
+def open_postgres_intake(
+    address: PostgresAddress, new_name: str, command: str
+) -> Iterator[PostgresIntake]:
     """What takes runs into the store at an address, whose schema is made if there is none.
 
-    ``new_name`` is what a new store is called.  A schema that was made for it goes again if what is
-    inside raises.  Raises ``OperatorError`` where nothing can be written.
+    ``command`` is the command that does so, ``new_name`` is what a new store is called.  A schema
+    that was made for it goes again if what is inside raises.  Raises ``OperatorError`` where
+    nothing can be written.
     """
-    db = PostgresConnection(address, f"hubbub:{address.schema}:import", silence=None)
+    what = command.rpartition(" ")[2]
+    db = PostgresConnection(address, f"hubbub:{address.schema}:{what}", silence=None)
     try:
         db.connect()
         check_server(db)

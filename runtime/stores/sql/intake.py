@@ -3,15 +3,15 @@
 import zlib
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.events import Event
-from hubbub.hub.store.reader import EventRow, RunRow
+from hubbub.hub.store.reader import IMPORTED, EventRow, RunRow
 from hubbub.runtime.stores.sql.connection import SqlConnection
-from hubbub.runtime.stores.sql.rows import PUT_NOTE
+from hubbub.runtime.stores.sql.rows import PUT_NOTE, REQUESTS
 from hubbub.runtime.stores.sql.store_reader import SqlStoreReader
 from hubbub.runtime.stores.sql.tables import EVENTS, RUNS
 
@@ -55,6 +55,15 @@ class SqlIntake(ABC):
     def _undo(self) -> None:
         """Release what a transaction that came to nothing has left beside the database."""
 
+    @abstractmethod
+    def contents(self) -> Iterator[str]: ...
+
+    @abstractmethod
+    def drop_contents(self, digests: Iterable[str]) -> int: ...
+
+    @abstractmethod
+    def settle(self) -> None: ...
+
     # ── runs ─────────────────────────────────────────────────────────────────────────────────
 
     def _begin(self) -> None:
@@ -87,6 +96,30 @@ class SqlIntake(ABC):
         for statement in _REMOVE:
             self._db.execute(statement, (number,))
         self._lanes.pop(run_id, None)
+
+    def forget(self, run_id: str) -> None:
+        number = self._number(run_id)
+        self.remove(run_id)
+        self._drop("secret", f"{run_id}/")
+        self._db.execute("DELETE FROM note WHERE key = ?", (f"{IMPORTED}{run_id}",))
+        self._db.execute(_FORGET, (number,))
+        del self._numbers[run_id]
+
+    def drop_notes(self, prefix: str) -> None:
+        self._drop("note", prefix)
+
+    def drop_requests(self, is_kept: Callable[[str], bool]) -> None:
+        after, last = REQUESTS, _behind(REQUESTS)
+        while rows := self._db.execute(_SELECT_NOTES, (after, last)).fetchall():
+            for key, note in rows:
+                if not is_kept(note.partition(" ")[0]):
+                    self._db.execute("DELETE FROM note WHERE key = ?", (key,))
+            after = rows[-1][0]
+
+    def _drop(self, table: str, prefix: str) -> None:
+        """Remove the rows whose keys begin like this."""
+        delete = f"DELETE FROM {table} WHERE key >= ? AND key < ?"
+        self._db.execute(delete, (prefix, _behind(prefix)))
 
     def put_event(self, event: Event, body: bytes) -> EventRow:
         run_id, root = event.run_id, event.root_run_id
@@ -140,8 +173,22 @@ _REMOVE: Final = (
     "DELETE FROM accepted WHERE run = ?",
     "DELETE FROM run WHERE number = ?",
 )
+# The highest number stays: the next one would be the same, and readers know it as another run's.
+_FORGET: Final = """
+DELETE FROM address WHERE number = ?1 AND number < (SELECT max(number) FROM address)
+  AND NOT EXISTS (SELECT 1 FROM event WHERE run = ?1)
+  AND NOT EXISTS (SELECT 1 FROM event WHERE root = ?1 AND lane = 'hub')
+"""
+_SELECT_NOTES: Final = (
+    "SELECT key, value FROM note WHERE key > ? AND key < ? ORDER BY key LIMIT 1000"
+)
 _INSERT_EVENT: Final = EVENTS.insert
 _INSERT_RUN: Final = RUNS.insert
 _INSERT_KEY: Final = (
     "INSERT INTO accepted (run, source, key, position) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
 )
+
+
+def _behind(prefix: str) -> str:
+    """The first text behind all that begin like this."""
+    return prefix[:-1] + chr(ord(prefix[-1]) + 1)

@@ -11,6 +11,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +26,7 @@ from hubbub.runtime.stores.sqlite.private_files import (
     open_private,
 )
 from hubbub.runtime.stores.sqlite.regular_files import open_regular
-from hubbub.runtime.stores.sqlite.schema import store_failure
+from hubbub.runtime.stores.sqlite.schema import connect_read_only, drops_of, store_failure
 
 __all__ = ["back_up"]
 
@@ -73,13 +74,25 @@ def _copy(
 ) -> Backup:
     copy.root.chmod(0o700)
     runs, events = _copy_database(db, scratch, tell)
-    # Contents are on disk before what names them, and never change or go: every content that the
-    # copied database names is there by now.
-    contents, size = _copy_contents(source.blobs, copy.blobs)
+    # Contents are on disk before what names them, and never change: every content that the copied
+    # database names is there by now.  Only those go that are no longer named there.
+    try:
+        contents, size = _copy_contents(source.blobs, copy.blobs)
+    finally:
+        _check_unpruned(db, source)
     size += scratch.stat().st_size
     scratch.replace(copy.database)
     _sync(copy.root)
     return Backup(folder=str(copy.root), runs=runs, events=events, contents=contents, size=size)
+
+
+def _check_unpruned(db: sqlite3.Connection, source: DataFolder) -> None:
+    """Raise ``OperatorError`` if contents were removed that the copied database may name."""
+    with closing(connect_read_only(source.database)) as now:
+        if drops_of(now) != drops_of(db):
+            raise OperatorError(
+                f"{source.database}: was pruned while it was copied; make the backup again"
+            )
 
 
 def _clear(destination: Path, is_new: bool) -> None:

@@ -2,15 +2,15 @@
 
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from hubbub.hub.errors import OperatorError
 from hubbub.runtime.stores.sql.intake import SqlIntake
-from hubbub.runtime.stores.sqlite.blobs import BlobFolder
+from hubbub.runtime.stores.sqlite.blobs import BlobFolder, contents_in
 from hubbub.runtime.stores.sqlite.folder import DataFolder
 from hubbub.runtime.stores.sqlite.lock import StoreLock
-from hubbub.runtime.stores.sqlite.schema import connect, store_failure
+from hubbub.runtime.stores.sqlite.schema import COUNT_DROP, connect, store_failure
 from hubbub.runtime.stores.sqlite.store_reader import SqliteStoreReader
 from hubbub.runtime.stores.sqlite.watch import StoreWatch
 
@@ -46,18 +46,39 @@ class SqliteIntake(SqlIntake):
             self._made.append(digest)
         self._blobs.take_in(digest, content)
 
+    def contents(self) -> Iterator[str]:
+        return (place.name for place in contents_in(self._folder.blobs))
+
+    def drop_contents(self, digests: Iterable[str]) -> int:
+        places = [self._blobs.place(digest) for digest in digests]
+        if places:
+            with self.all_or_nothing():
+                self._db.execute(COUNT_DROP)  # First: a backup looks at it when it has copied.
+        for place in places:
+            try:
+                place.unlink(missing_ok=True)
+            except OSError as error:
+                raise OperatorError(
+                    f"{place}: {error.strerror}; make it removable, and do this again"
+                ) from error
+        return len(places)
+
+    def settle(self) -> None:
+        self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
 
 @contextmanager
-def open_sqlite_intake(folder: DataFolder, new_name: str) -> Iterator[SqliteIntake]:
+def open_sqlite_intake(folder: DataFolder, new_name: str, command: str) -> Iterator[SqliteIntake]:
     """What takes runs into the store in a folder, which is made if there is none.
 
-    ``new_name`` is what a new store is called.  A store that was made for it goes again if what is
-    inside raises.  Raises ``OperatorError`` where nothing can be written.
+    ``command`` is the command that does so, ``new_name`` is what a new store is called.  A store
+    that was made for it goes again if what is inside raises.  Raises ``OperatorError`` where
+    nothing can be written.
     """
     had_folder, had_blobs = folder.root.exists(), folder.blobs.exists()
     folder.make()
     folder.check_file_system()
-    lock = StoreLock(folder.database, "hubbub import")
+    lock = StoreLock(folder.database, command)
     lock.acquire()
     is_new = not folder.database.exists()
     is_done = False

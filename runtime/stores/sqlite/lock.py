@@ -23,7 +23,9 @@ from hubbub.runtime.stores.sqlite.regular_files import AT_ONCE, check_place, che
 
 __all__ = ["StoreLock", "identity_of"]
 
-COMMANDS: Final = ("hubbub reply", "hubbub import", "hubbub compact", "hubbub migrate")
+COMMANDS: Final = (
+    "hubbub reply", "hubbub import", "hubbub compact", "hubbub migrate", "hubbub prune",
+)  # fmt: skip
 """Commands that hold the lock for a moment, and say so in its file."""
 
 TRIES: Final = 100

@@ -38,9 +38,9 @@ from hubbub.runtime.stores.sqlite.migrations import (
 from hubbub.runtime.stores.sqlite.private_files import make_private_file, narrow, open_private
 
 __all__ = [
-    "KEEP_NOTE", "MAX_LOG_BYTES", "PRAGMAS", "HeldLog", "begin_copy", "complete_copy", "connect",
-    "connect_read_only", "is_damage", "is_io_error", "mark_failed", "prepare", "source_of_copy",
-    "store_failure",
+    "COUNT_DROP", "KEEP_NOTE", "MAX_LOG_BYTES", "PRAGMAS", "HeldLog", "begin_copy", "complete_copy",
+    "connect", "connect_read_only", "drops_of", "is_damage", "is_io_error", "mark_failed",
+    "prepare", "source_of_copy", "store_failure",
 ]  # fmt: skip
 
 APPLICATION: Final = 0x68756221
@@ -267,6 +267,19 @@ KEEP_NOTE: Final = (
     "WHERE value <> excluded.value"
 )
 """Keeps a text by its key; writes nothing where it stands there."""
+
+COUNT_DROP: Final = (
+    "INSERT INTO meta VALUES ('drops', '1') "
+    "ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + 1"
+)
+"""Counts how often contents were removed that nothing names any more."""
+
+
+def drops_of(db: sqlite3.Connection) -> str:
+    """How often that was, as a connection sees it."""
+    found = db.execute("SELECT value FROM meta WHERE key = 'drops'").fetchone()
+    return str(found[0]) if found else "0"
+
 
 _ADDED: Final = (
     """

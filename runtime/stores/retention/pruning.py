@@ -1,0 +1,249 @@
+"""Pruning: trees that have ended leave a store for good, as a ``Retention`` says.
+
+    ended trees ─► exports ─► agents' folders ─► rows, events, keys ─► notes, contents
+
+* In this order, in transactions of about ``BATCH`` runs: whenever the process dies, each tree is
+  there with all that it has, or gone.  A folder that is gone without its run is written again when
+  a runtime opens the store; the rest is made up for by the next pruning.
+* The tree with the last event of the store stays until something else is written: no position is
+  used twice, so what a cursor says of another tree holds.  A cursor into a tree that is gone cannot
+  be placed, and yields a gap.
+* A content goes when no event and no note names its digest any more, in whatever way.
+* What the hub's own lane says of a tree stays: that lane is one chain.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from hubbub.agents.state.prompts import LASTING
+from hubbub.hub.errors import HubbubError, OperatorError
+from hubbub.hub.ports import Ports
+from hubbub.hub.store.intake import RunIntake
+from hubbub.hub.store.reader import RunRow, StoreReader
+from hubbub.runtime.stores.exchange.export import export_run
+from hubbub.runtime.stores.exchange.run_check import READ_ERRORS
+from hubbub.runtime.stores.folders.disk import RealDisk
+from hubbub.runtime.stores.folders.write import folder_name
+from hubbub.runtime.stores.open import folder_of_store, open_intake, open_reader
+from hubbub.runtime.stores.retention.retention import EndedTree, Retention, trees_to_go
+from hubbub.runtime.stores.sqlite.output_file import check_outside_stores, write_output
+from hubbub.runtime.stores.sqlite.private_files import make_private_folder
+
+__all__ = ["Found", "Pruned", "find_trees", "prune_store"]
+
+BATCH: Final = 200
+"""Runs after which a transaction ends, with the tree that is at hand."""
+
+STEP: Final = 200_000
+"""Events after which progress is reported."""
+
+REMEDY: Final = "name a folder for the exports: --export FOLDER"
+
+FIRST: Final = -(1 << 62)
+"""Before every position, damaged ones included."""
+
+_DIGEST: Final = re.compile(rb"[0-9a-f]{64}")
+
+Tell = Callable[[str], object]
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """What a retention says of a store."""
+
+    trees: Sequence[EndedTree]
+    """Those that go, oldest first."""
+    kept: int
+    """How many trees have ended and stay."""
+    problems: Sequence[str]
+    """Of trees that have ended and cannot be read: they stay."""
+
+
+class Pruned(Struct, frozen=True, kw_only=True):
+    """What has gone."""
+
+    trees: Sequence[EndedTree]
+    kept: int
+    contents: int
+    exports: Sequence[str]
+    """The files that were written."""
+    problems: Sequence[str]
+    """Of trees that stay although they should go: what is wrong, and the remedy."""
+
+
+def find_trees(store: StoreReader, retention: Retention, now: int) -> Found:
+    """What a retention says of a store at a time (µs).  Changes nothing."""
+    with store.one_moment():
+        trees, problems = _ended_trees(store)
+        going = trees_to_go(trees, retention, now)
+        for last in store.event_rows(after=store.tip - 1):
+            if last.lane != "hub":
+                going = [tree for tree in going if last.run_id not in tree.run_ids]
+    return Found(trees=going, kept=len(trees) + len(problems) - len(going), problems=problems)
+
+
+def _ended_trees(store: StoreReader) -> tuple[list[EndedTree], list[str]]:
+    """The trees in which every run has ended, and what is wrong with others of them."""
+    live: set[str] = set()
+    ended: dict[str, list[RunRow]] = {}
+    for row in store.rows():
+        if row.status != "ended":
+            live.add(row.root_run_id)
+            ended.pop(row.root_run_id, None)
+        elif row.root_run_id not in live:
+            ended.setdefault(row.root_run_id, []).append(row)
+    trees: list[EndedTree] = []
+    problems: list[str] = []
+    for root, rows in ended.items():
+        try:
+            trees.append(_ended_tree(store, root, rows))
+        except (*READ_ERRORS, HubbubError) as error:
+            problems.append(f"run {root}: cannot be read ({error}), and is kept; see hubbub fsck")
+    return trees, problems
+
+
+def _ended_tree(store: StoreReader, root: str, rows: Sequence[RunRow]) -> EndedTree:
+    last = [event for row in rows for event in store.lanes(row.run_id, 1, backwards=True)]
+    first = next((row for row in rows if row.run_id == root), rows[0])
+    return EndedTree(
+        root_run_id=root, agent=first.agent, run_ids=tuple(row.run_id for row in rows),
+        events=sum(row.seq + row.in_seq for row in rows), ended_at=max(x.at for x in last),
+    )  # fmt: skip
+
+
+def prune_store(
+    store: str,
+    retention: Retention,
+    *,
+    export: Path | None = None,
+    ports: Ports,
+    tell: Tell | None = None,
+) -> Pruned:
+    """Have the trees of the store that ``store`` names go that ``retention`` does not keep.
+
+    No runtime may be at work on it.  With ``export`` each is written into that folder first, as
+    ``hubbub export`` does, and is on the disk before anything goes.  A tree that cannot be exported
+    stays.  Raises ``BadValue`` for a text that names no store and ``OperatorError`` where there is
+    none, where it is in use, or where it cannot be written: what has gone by then is gone whole.
+    """
+    with open_reader(store):  # Where there is none, nothing is made for it.
+        pass
+    if export is not None:
+        _make_folder(export, store)
+    with open_intake(store, ports.ids, "hubbub prune") as intake:
+        found = find_trees(intake.reader, retention, ports.clock.now())
+        pruning = _Pruning(store, intake, export, tell or (lambda _: None))
+        pruning.prune(found.trees)
+        return Pruned(
+            trees=pruning.gone, contents=pruning.contents, exports=pruning.exports,
+            problems=[*found.problems, *pruning.problems],
+            kept=found.kept + len(found.trees) - len(pruning.gone),
+        )  # fmt: skip
+
+
+def _make_folder(export: Path, store: str) -> None:
+    check_outside_stores(export, remedy=REMEDY, store=folder_of_store(store))
+    try:
+        make_private_folder(export)
+    except OSError as error:
+        raise OperatorError(f"{export}: {error.strerror}; {REMEDY}") from error
+    if not export.is_dir():
+        raise OperatorError(f"{export}: is not a folder; {REMEDY}")
+
+
+class _Pruning:
+    """One pruning of a store."""
+
+    def __init__(self, store: str, intake: RunIntake, export: Path | None, tell: Tell) -> None:
+        self._folder = folder_of_store(store)
+        self._intake = intake
+        self._export = export
+        self._tell = tell
+        self._disk = RealDisk()
+        self.gone: list[EndedTree] = []
+        self.exports: list[str] = []
+        self.problems: list[str] = []
+        self.contents = 0
+
+    def prune(self, trees: Sequence[EndedTree]) -> None:
+        """Have trees go."""
+        for batch in _batches(trees):
+            ready = [tree for tree in batch if self._is_put_by(tree)]
+            with self._intake.all_or_nothing():
+                for tree in ready:
+                    self._forget(tree)
+            self._intake.settle()
+            self.gone += ready
+            self._tell(f"{len(self.gone):,} of {len(trees):,} trees pruned")
+        if self.gone:
+            self._drop_requests()
+            self._drop_contents()
+
+    def _is_put_by(self, tree: EndedTree) -> bool:
+        """Export a tree, where that is wanted, and remove its folders; whether that was done."""
+        try:
+            if self._export is not None:
+                for run_id in _tops(self._intake.reader, tree):
+                    path = self._export / f"{folder_name(run_id)}.jsonl"
+                    lines = export_run(self._intake.reader, run_id)
+                    write_output(path, lines, remedy=REMEDY, store=self._folder)
+                    self.exports.append(str(path))
+            if self._folder is not None:
+                for run_id in tree.run_ids:
+                    self._disk.remove_tree(str(self._folder.agents / folder_name(run_id)))
+        except OSError as error:
+            words = f"{error.filename}: {error.strerror}; make it removable"
+        except (*READ_ERRORS, HubbubError) as error:
+            words = str(error)
+        else:
+            return True
+        self.problems.append(f"run {tree.root_run_id} is kept: {words}")
+        return False
+
+    def _forget(self, tree: EndedTree) -> None:
+        for run_id in tree.run_ids:
+            self._intake.forget(run_id)
+            self._intake.drop_notes(f"{LASTING}{run_id}.")
+
+    def _drop_requests(self) -> None:
+        kept = self._intake.reader.roots()
+        with self._intake.all_or_nothing():
+            self._intake.drop_requests(kept.__contains__)
+
+    def _drop_contents(self) -> None:
+        """Remove the contents that nothing names any more."""
+        unnamed = {digest.encode() for digest in self._intake.contents()}
+        if not unnamed:
+            return
+        reader = self._intake.reader
+        for note in reader.notes().values():
+            unnamed.difference_update(_DIGEST.findall(note.encode()))
+        for count, row in enumerate(reader.event_rows(after=FIRST), 1):
+            unnamed.difference_update(_DIGEST.findall(row.body))
+            if count % STEP == 0:
+                self._tell(f"{count:,} events looked through for contents of files")
+        self.contents = self._intake.drop_contents(sorted(x.decode() for x in unnamed))
+
+
+def _batches(trees: Sequence[EndedTree]) -> Iterator[list[EndedTree]]:
+    batch: list[EndedTree] = []
+    runs = 0
+    for tree in trees:
+        batch.append(tree)
+        runs += len(tree.run_ids)
+        if runs >= BATCH:
+            yield batch
+            batch, runs = [], 0
+    if batch:
+        yield batch
+
+
+def _tops(store: StoreReader, tree: EndedTree) -> Iterator[str]:
+    """The runs of a tree below which the others are: its root, unless it was imported in part."""
+    for run_id in tree.run_ids:
+        row = store.row(run_id)
+        if row is not None and row.parent_run_id not in tree.run_ids:
+            yield run_id

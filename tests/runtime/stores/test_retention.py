@@ -1,0 +1,75 @@
+"""Which trees that have ended go, against a plain model."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hubbub.hub.errors import BadValue
+from hubbub.runtime.stores.retention.retention import EndedTree, Retention, trees_to_go
+
+SECOND = 1_000_000
+
+
+def tree(number: int, ended_at: int) -> EndedTree:
+    name = f"run-{number}"
+    return EndedTree(
+        root_run_id=name, agent="bot", run_ids=(name,), events=1, ended_at=ended_at * SECOND
+    )
+
+
+@given(
+    st.lists(st.integers(0, 20)),
+    st.one_of(st.none(), st.integers(1, 20)),
+    st.one_of(st.none(), st.integers(1, 8)),
+    st.integers(0, 25),
+)
+def test_a_tree_goes_when_neither_limit_keeps_it_and_the_oldest_go_first(
+    ends: list[int], ended: int | None, keep_last: int | None, now: int
+) -> None:
+    if ended is None and keep_last is None:
+        return
+    trees = [tree(number, end) for number, end in enumerate(ends)]
+    retention = Retention(ended=ended, keep_last=keep_last)
+    gone = trees_to_go(trees, retention, now * SECOND)
+    newest = sorted(trees, key=lambda x: (x.ended_at, x.root_run_id))[::-1]
+    for place, each in enumerate(newest):
+        is_among_last = keep_last is not None and place < keep_last
+        is_young = ended is not None and each.ended_at > (now - ended) * SECOND
+        assert (each in gone) is not (is_among_last or is_young)
+    assert [x.ended_at for x in gone] == sorted(x.ended_at for x in gone)
+    # What stays would stay again.
+    kept = [x for x in trees if x not in gone]
+    assert trees_to_go(kept, retention, now * SECOND) == []
+
+
+def test_a_time_is_a_span_or_seconds() -> None:
+    assert Retention(ended=timedelta(days=2)) == Retention(ended=172_800.0)
+    assert Retention(ended=60) == Retention(ended=timedelta(minutes=1))
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({}, "it says nothing; give ended, keep_last or both"),
+        ({"ended": 0}, "ended: expected seconds above 0"),
+        ({"ended": timedelta()}, "ended: expected seconds above 0"),
+        ({"ended": timedelta(days=-1)}, "ended: expected seconds from 0"),
+        ({"ended": -1.5}, "ended: expected seconds from 0"),
+        ({"ended": float("nan")}, "ended: expected seconds from 0"),
+        ({"ended": float("inf")}, "ended: expected seconds from 0"),
+        ({"ended": timedelta(days=100_000)}, "ended: expected seconds from 0"),
+        ({"ended": "30d"}, "ended: expected a number of seconds"),
+        ({"ended": True}, "ended: expected a number of seconds"),
+        ({"keep_last": 0}, "keep_last: expected a whole number of at least 1"),
+        ({"keep_last": -1}, "keep_last: expected a whole number of at least 1"),
+        ({"keep_last": 1.5}, "keep_last: expected a whole number of at least 1"),
+        ({"keep_last": True}, "keep_last: expected a whole number of at least 1"),
+    ],
+)
+def test_a_limit_that_is_none_is_refused_in_one_line(limits: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadValue) as refused:
+        Retention(**limits)
+    assert words in str(refused.value) and "\n" not in str(refused.value)
