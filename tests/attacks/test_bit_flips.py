@@ -21,6 +21,7 @@ from hubbub.hub.events import HubErrorEvent
 from hubbub.hub.ports import Ports
 from hubbub.hub.virtual import virtual_ports
 from hubbub.runtime.stores.open import sqlite_store
+from hubbub.runtime.stores.sqlite import index_check
 
 pytestmark = pytest.mark.anyio
 
@@ -208,14 +209,10 @@ async def test_a_run_that_an_index_has_lost_is_told_of_at_the_opening(
         await live(folder, made.run_ids, lambda: None)
 
 
-@pytest.mark.spec("G-07")
-async def test_an_index_that_has_lost_a_run_with_mail_is_found_before_anybody_sends(
-    made: Made, tmp_path: Path
-) -> None:
-    """Nobody speaks to the run: without the comparison at the opening it would wait unheard."""
-    folder = Path(shutil.copytree(made.killed, tmp_path / "store"))
+def with_a_run_lost_by_an_index(made: Made, folder: Path) -> Path:
+    """As a flipped bit does it: the entry is gone from the index, and the row is as it was."""
+    shutil.copytree(made.killed, folder)
     with closing(sqlite3.connect(folder / "hubbub.db")) as db:
-        # As a flipped bit does it: the entry is gone from the index, and the row is as it was.
         definition = db.execute("SELECT sql FROM sqlite_schema WHERE name = 'run_ready'")
         (right,) = definition.fetchone()
         number = db.execute("SELECT number FROM run WHERE ready = 1").fetchone()[0]
@@ -229,9 +226,39 @@ async def test_an_index_that_has_lost_a_run_with_mail_is_found_before_anybody_se
         db.execute("PRAGMA writable_schema = ON")
         db.execute(update, (right,))
         db.commit()
+    return folder
+
+
+@pytest.mark.spec("G-07")
+async def test_an_index_that_has_lost_a_run_with_mail_is_found_before_anybody_sends(
+    made: Made, tmp_path: Path
+) -> None:
+    """Nobody speaks to the run: without the comparison at the opening it would wait unheard."""
+    folder = with_a_run_lost_by_an_index(made, tmp_path / "store")
     with pytest.raises(OperatorError, match="hubbub fsck"):
         async with runtime(folder, virtual_ports()):
             pass
+
+
+@pytest.mark.spec("G-07")
+async def test_of_a_store_with_many_runs_it_is_found_beside_the_first_work(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The opening does not wait for the comparison; the store fails once it has found it."""
+    monkeypatch.setattr(index_check, "MAX_AT_ONCE", 0)
+    folder = with_a_run_lost_by_an_index(made, tmp_path / "store")
+    async with runtime(folder, virtual_ports()) as rt:
+        with anyio.fail_after(30):
+            while not rt.hub.journal.failure:
+                await anyio.lowlevel.checkpoint()
+        assert "hubbub fsck" in rt.hub.journal.failure
+        with pytest.raises(HubbubError, match="hubbub fsck"):
+            await rt.start("bot", "Hello")
+    with closing(sqlite3.connect(folder / "hubbub.db")) as db:
+        db.execute("REINDEX")
+    async with runtime(folder, virtual_ports()) as rt:
+        await rt.hub.journal.flush()
+        assert not rt.hub.journal.failure
 
 
 @pytest.mark.spec("G-07")

@@ -25,8 +25,9 @@ from hubbub.hub.store.reader import StoreReader
 from hubbub.runtime.stores.sql.queued import QueuedStore
 from hubbub.runtime.stores.sql.writer import Applied, Operation
 from hubbub.runtime.stores.sqlite.blobs import BlobFolder
-from hubbub.runtime.stores.sqlite.damage import check_indexes, opening, reading_on
+from hubbub.runtime.stores.sqlite.damage import opening, reading_on
 from hubbub.runtime.stores.sqlite.folder import DataFolder
+from hubbub.runtime.stores.sqlite.index_check import IndexCheck, check_indexes, is_small
 from hubbub.runtime.stores.sqlite.intake import SqliteIntake
 from hubbub.runtime.stores.sqlite.lock import StoreLock
 from hubbub.runtime.stores.sqlite.schema import (
@@ -84,6 +85,7 @@ class SqliteStore(QueuedStore):
         self._lock = StoreLock(self.folder.database, command)
         self._moved = 0
         """The position up to which the log was moved into the file last."""
+        self._check: IndexCheck | None = None
 
     def __repr__(self) -> str:
         return f"SqliteStore({str(self.folder.database)!r})"
@@ -124,6 +126,17 @@ class SqliteStore(QueuedStore):
             mirroring = self._mirror.run()
             self._tasks.start(mirroring, name="hubbub mirror", lives_on=True)
             await self._mirror.begun.wait()
+        if self._check is not None:
+            self._tasks.start(self._check_indexes(self._check), name="hubbub index check")
+            self._check = None
+
+    async def _check_indexes(self, check: IndexCheck) -> None:
+        try:
+            await self._ports.offload.run(check.run)
+        except OperatorError as error:
+            self._failed(error)
+        finally:
+            check.stop()
 
     def _open_writer(self, new_name: str) -> None:
         self.folder.make()
@@ -136,7 +149,10 @@ class SqliteStore(QueuedStore):
             select = "SELECT value FROM meta WHERE key = 'store'"
             self.name = self._db.execute(select).fetchone()[0]
             self._db.executemany(KEEP_NOTE, self._published.items())
-            check_indexes(self._db, path)
+            if is_small(self._db):
+                check_indexes(self._db, path)
+            else:
+                self._check = IndexCheck(path)
             if self._mirror is not None:
                 self.problems = self._mirror.adopt(SqliteIntake(self._db, self.folder))
             self._writer = SqliteWriter(self._db, self.blobs.take_in)
@@ -235,7 +251,8 @@ class SqliteStore(QueuedStore):
             self.failure = store_failure(path, error)
         else:
             self.failure = f"{path}: {type(error).__name__}: {error}; please report it"
-        log.error("store.failed", problem=self.failure, exc_info=error)
+        is_explained = isinstance(error, OperatorError)
+        log.error("store.failed", problem=self.failure, exc_info=None if is_explained else error)
 
     async def projected(self) -> None:
         """Return when the mirror shows everything that was committed before."""

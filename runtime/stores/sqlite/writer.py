@@ -7,7 +7,7 @@ from typing import Final
 from hubbub.hub.events.moments import MAX_MOMENT
 from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.ledger import Ledger
-from hubbub.runtime.stores.sql.rows import PUT_NOTE, StoredRows
+from hubbub.runtime.stores.sql.rows import PUT_NOTE, Depths, StoredRows
 from hubbub.runtime.stores.sql.writer import (
     Applied,
     Changes,
@@ -49,10 +49,22 @@ class SqliteWriter(LedgerWriter):
         sound = f"typeof(recent) = 'integer' AND recent BETWEEN 0 AND {MAX_MOMENT}"
         recent: int = one(f"{newest} ('user', 'heartbeat') AND {sound}").fetchone()[0]
         self._ledger = Ledger(self._rows, hub_seq=hub_seq, recent=recent)
-        self.depths = one(
-            "SELECT count(*), coalesce(sum(status IN ('parked', 'waiting')), 0), "
-            "coalesce(sum(waiting), 0) FROM run WHERE status <> 'ended'"
-        ).fetchone()
+        self.depths = (
+            self._depths_as_written()
+            or one(
+                "SELECT count(*), coalesce(sum(status IN ('parked', 'waiting')), 0), "
+                "coalesce(sum(waiting), 0) FROM run WHERE status <> 'ended'"
+            ).fetchone()
+        )
+
+    def _depths_as_written(self) -> Depths | None:
+        """The depths after the last event of the store; ``None`` if another program, which does
+        not write them, has written that."""
+        (text,) = self._db.execute(_DEPTHS).fetchone() or ("",)
+        numbers = [int(part) for part in text.split() if part.isdecimal()]
+        if len(numbers) != 4 or numbers[0] != self.tip:
+            return None
+        return numbers[1], numbers[2], numbers[3]
 
     def _write(self, batch: Sequence[Operation]) -> Applied:
         self._db.execute("BEGIN IMMEDIATE")
@@ -73,6 +85,8 @@ class SqliteWriter(LedgerWriter):
                     (str(self.safe),),
                 )
             self._flush()
+            live, parked, waiting = self.depths
+            self._db.execute(_KEEP_DEPTHS, (f"{self.tip} {live} {parked} {waiting}",))
             self._db.execute("COMMIT")
         except BaseException:
             if self._db.in_transaction:
@@ -120,6 +134,10 @@ class SqliteWriter(LedgerWriter):
     def _is_of_contents(self, error: Exception) -> bool:
         return isinstance(error, _OF_CONTENTS) or not isinstance(error, _OF_OTHERS)
 
+
+_DEPTHS: Final = "SELECT value FROM meta WHERE key = 'depths'"
+_KEEP_DEPTHS: Final = "INSERT OR REPLACE INTO meta VALUES ('depths', ?)"
+"""With the position up to which they count: else each opening would count all runs."""
 
 _OF_CONTENTS: Final = (sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 _OF_OTHERS: Final = (sqlite3.Error, OSError, MemoryError)

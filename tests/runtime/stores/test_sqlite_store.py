@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import anyio
@@ -16,6 +17,7 @@ from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Commit, Selection
 from hubbub.hub.virtual import InlineWorker
 from hubbub.runtime.stores.open import sqlite_store
+from hubbub.runtime.stores.sqlite import index_check
 
 pytestmark = pytest.mark.anyio
 
@@ -89,7 +91,7 @@ async def ended_run(path: Path, ports: Ports, events: int) -> None:
     assert not commit.error
 
 
-async def steps_of_opening(path: Path, ports: Ports) -> int:
+async def steps_of_opening(path: Path, ports: Ports, *, mirror: bool = True) -> int:
     """Hundreds of steps that SQLite does, on every connection, while a store is opened."""
     steps = 0
 
@@ -105,7 +107,7 @@ async def steps_of_opening(path: Path, ports: Ports) -> int:
         db.set_progress_handler(step, 100)
         return db
 
-    store = sqlite_store(path, ports=ports)
+    store = sqlite_store(path, ports=ports, mirror=mirror)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sqlite3, "connect", watched)
         await store.open()
@@ -121,3 +123,97 @@ async def test_an_opening_reads_nothing_of_what_is_over(tmp_path: Path, ports: P
         await ended_run(tmp_path / str(events), ports, events)
     few, many = [await steps_of_opening(tmp_path / str(events), ports) for events in numbers]
     assert many <= few + 5
+
+
+async def test_runs_are_counted_anew_only_after_a_program_that_keeps_no_count(
+    tmp_path: Path, ports: Ports
+) -> None:
+    """What an older program has written since is seen by the position of the last event."""
+    folder = tmp_path / "store"
+
+    async def opened() -> tuple[int, int, int]:
+        store = sqlite_store(folder, ports=ports)
+        await store.open()
+        counted = store.depths()
+        await store.aclose()
+        return counted
+
+    store = sqlite_store(folder, ports=ports)
+    await store.open()
+    await open_run(store, A_RUN)
+    await open_run(store, B_RUN)
+    store.submit(Commit(A_RUN, [stamp(A_RUN, 1, AgentStatus())], taken=(1,), status="parked"))
+    await store.flush()
+    counted = store.depths()
+    await store.aclose()
+    assert counted == (2, 1, 1)
+    with closing(sqlite3.connect(folder / "hubbub.db")) as db:
+        db.execute("UPDATE run SET status = 'ended' WHERE run_id = ?", (A_RUN,))
+        db.commit()
+        assert await opened() == counted, "what is written is taken, and no run is looked at"
+        (tip,) = db.execute("SELECT max(position) FROM event").fetchone()
+        db.execute("UPDATE event SET position = ? WHERE position = ?", (tip + 1, tip))
+        db.commit()
+    assert await opened() == (1, 0, 1)
+
+
+async def parked_runs(path: Path, ports: Ports, count: int) -> None:
+    """A store with so many runs, all of them parked."""
+    store = sqlite_store(path, ports=ports)
+    await store.open()
+    for number in range(count):
+        run_id = f"run-{number}"
+        await open_run(store, run_id)
+        own = [stamp(run_id, 1, AgentStatus())]
+        store.submit(Commit(run_id, own, taken=(1,), status="parked"))
+    await store.aclose()
+    assert store.depths() == (count, count, 0)
+
+
+async def test_an_opening_reads_nothing_of_what_is_parked(
+    tmp_path: Path, ports: Ports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is as fast with a million parked conversations as with ten; what checks them all does so
+    beside the first work."""
+    monkeypatch.setattr(index_check, "MAX_AT_ONCE", 0)
+    monkeypatch.setattr(index_check.IndexCheck, "run", lambda self: None)
+    numbers = (20, 2_000)
+    for count in numbers:
+        await parked_runs(tmp_path / str(count), ports, count)
+    few, many = [
+        await steps_of_opening(tmp_path / str(count), ports, mirror=False) for count in numbers
+    ]
+    assert many <= few + 5
+
+
+async def test_a_store_is_closed_at_once_though_its_many_runs_are_being_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a thread that has begun, or has not: what is left of it ends by itself."""
+    monkeypatch.setattr(index_check, "MAX_AT_ONCE", 0)
+    begun, go_on, ended = Event(), Event(), Event()
+
+    def checked(db: sqlite3.Connection, path: Path) -> None:
+        begun.set()
+        go_on.wait(30)
+        try:
+            endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+            db.execute(f"{endless} SELECT count(*) FROM n").fetchone()
+        finally:
+            ended.set()
+
+    store = sqlite_store(tmp_path / "store")
+    await store.open()
+    await open_run(store, A_RUN)
+    await store.aclose()
+    monkeypatch.setattr(index_check, "check_indexes", checked)
+    await store.open()
+    assert await anyio.to_thread.run_sync(begun.wait, 30)
+    await store.aclose()
+    assert not ended.is_set()
+    go_on.set()
+    assert await anyio.to_thread.run_sync(ended.wait, 30)
+    store = sqlite_store(tmp_path / "store")
+    await store.open()
+    assert not store.failure
+    await store.aclose()
