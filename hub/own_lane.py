@@ -6,7 +6,7 @@ flight; the store refuses them (``conflict``) as soon as somebody else has writt
 
 from collections.abc import Callable, Iterable, Sequence
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from hubbub.hub.events import Event
 from hubbub.hub.pipeline import Pipeline
@@ -15,34 +15,18 @@ from hubbub.hub.store.journal import Commit, Delivery, RunStatus
 __all__ = ["OwnLane"]
 
 
-class OwnLane:
+class OwnLane(Struct, eq=False):
     """Writes one run's own lane.  ``seq`` is the number of the last event written or in flight."""
 
-    __slots__ = (
-        "_pipeline", "agent", "ancestors", "in_flight", "parent_run_id", "root_run_id", "run_id",
-        "seq",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        *,
-        run_id: str,
-        root_run_id: str,
-        parent_run_id: str | None,
-        agent: str,
-        seq: int = 0,
-        ancestors: tuple[tuple[str, str], ...] = (),
-    ) -> None:
-        self._pipeline = pipeline
-        self.run_id = run_id
-        self.root_run_id = root_run_id
-        self.parent_run_id = parent_run_id
-        self.agent = agent
-        self.ancestors = ancestors
-        """Run id and agent of the runs above, the parent first."""
-        self.seq = seq
-        self.in_flight = 0
+    pipeline: Pipeline
+    run_id: str
+    root_run_id: str
+    parent_run_id: str | None
+    agent: str
+    seq: int = 0
+    ancestors: tuple[tuple[str, str], ...] = ()
+    """Run id and agent of the runs above, the parent first."""
+    in_flight: int = 0
 
     def append(
         self,
@@ -62,7 +46,7 @@ class OwnLane:
         when it is committed and ahead of the dispatch, ``after`` when the dispatch is done or
         queued behind one at work."""
         expect = self.seq
-        now = self._pipeline.ports.clock.now()
+        now = self.pipeline.ports.clock.now()
         seq = expect
         stamped = []
         for event in events:
@@ -81,23 +65,13 @@ class OwnLane:
             )
         self.seq = seq
         commit = Commit(
-            self.run_id,
-            stamped,
-            expect=expect,
-            taken=taken,
-            deliveries=deliveries,
-            status=status,
-            agent=agent,
-            lent=lent,
-            leave_to=leave_to,
-        )
+            self.run_id, stamped, expect, taken, deliveries, status, agent, lent=lent,
+            leave_to=leave_to, about=self.run_id, lane=self, before=before, after=after,
+        )  # fmt: skip
         if agent:
             self.agent = agent
-        commit.before = before
-        commit.after = after
-        commit.lane = self
         self.in_flight += 1
         if fold is not None:
             fold(commit)
-        self._pipeline.submit(commit)
+        self.pipeline.submit(commit)
         return commit

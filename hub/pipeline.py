@@ -181,8 +181,7 @@ class Pipeline:
         """Write an event into the hub's lane, and ``notes`` into the store, in one commit."""
         if not event.at:
             event = scope.stamped(event, self.ports.clock.now())
-        commit = Commit(events=(event,), notes=notes)
-        commit.about = event.run_id
+        commit = Commit(events=(event,), notes=notes, about=event.run_id)
         if done is not None:
             commit.after = lambda _commit: done()
         self.submit(commit)
@@ -266,8 +265,7 @@ class Pipeline:
             if done is not None:
                 done()
             return receipt
-        commit = Commit(deliveries=(delivery,))
-        commit.receipt, commit.about = receipt, delivery.to
+        commit = Commit(deliveries=(delivery,), receipt=receipt, about=delivery.to)
         if done is not None:
             commit.after = lambda _commit: done()
         if isinstance(event, SessionAbort | SessionTerminate):
@@ -345,8 +343,9 @@ class Pipeline:
                     del self._mail_under_way[to]
             self._settle(commit.receipt, commit)
         if (commit.deliveries or commit.leave_to) and self.dispatcher.owner is not None:
-            mail = [event for event in commit.written if event.lane == "in"]
-            self.dispatcher.mail.extend(mail)  # type: ignore[arg-type]
+            for event in commit.written:
+                if event.lane == "in":
+                    self.dispatcher.mail.append(event)  # type: ignore[arg-type]
         letters: Sequence[HubDeadLetter] = ()
         if commit.leftovers or (commit.deliveries and commit.receipt is None):
             letters = self._dead_letters(commit)

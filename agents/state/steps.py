@@ -65,11 +65,14 @@ def with_retry(thread: Thread, event: e.AgentRetry) -> Thread:
 
 
 def with_step(thread: Thread, event: e.AgentStep) -> Thread:
+    calls = []
+    for at, call in enumerate(event.calls):
+        calls.append(OpenCall(at, call.name, call.arguments))
     step = OpenStep(
         event.step,
         thread.draft_text,
         thread.draft_thinking,
-        tuple([OpenCall(at, call.name, call.arguments) for at, call in enumerate(event.calls)]),
+        tuple(calls),
         event.parallel,
         event.stop_reason if event.stop_reason in ("refusal", "length") else "",
     )

@@ -285,14 +285,14 @@ def _next_step(thread: Thread) -> CallModel:
 
 
 def _under_way(step: OpenStep) -> tuple[Activity, ...]:
-    started = tuple(
-        [
-            RunTool(step.number, call.index, call.name, call.given or call.arguments)
-            for call in step.calls
-            if call.status == "started"
-        ]
-    )
-    return started if step.parallel else started[:1]
+    started: list[Activity] = []
+    for call in step.calls:
+        if call.status == "started":
+            arguments = call.given or call.arguments
+            started.append(RunTool(step.number, call.index, call.name, arguments))
+            if not step.parallel:
+                break
+    return tuple(started)
 
 
 def _starts(thread: Thread) -> tuple[Activity, ...]:

@@ -266,18 +266,39 @@ class Dispatcher:
 
     def dispatch(self, events: Sequence[Event]) -> None:
         """Deliver events that belong together, ahead of what their listeners emit."""
-        nested = self._nested
+        queue = self._nested
+        queue.extend(events)
         if self._dispatching:
-            nested.extend(events)
             self.queued += len(events)
             return
         self._dispatching = True
         # What a listener emits is its own: the emitter's scope is not for it.
         token = scope.clear() if scope.current() else None
         try:
-            self._deliver_to_audiences(events)
-            while nested:
-                self._deliver_to_audiences((nested.popleft(),))
+            while queue:
+                event = queue.popleft()
+                type_ = event.type
+                if event.lane:
+                    self.dispatched += 1
+                    if self._floors or self.answers.by_run or self.hearing is not None:
+                        self._overtake(event)
+                elif type_.endswith(":delta") and hasattr(event, "after_seq"):
+                    self._floors[event.run_id] = event.after_seq
+                    self.partial.add(event.__class__)
+                # Looked up for each event: a listener may subscribe, leave, or close the hub.
+                # Looked up before any is called: who subscribes meanwhile does not get this one.
+                row = self._everyone.rows.get(type_)
+                if row is None:
+                    row = self._everyone.row(type_)
+                if self._trees or self._runs:
+                    row += self._narrow_row(event)
+                for subscription in row:
+                    try:
+                        if (answer := subscription.deliver(event)) is not None:
+                            self._look_at(answer, event, subscription)
+                    except BaseException as error:
+                        if not self._takes(error, event, subscription):
+                            raise
         finally:
             self._dispatching = False
             self.queued = 0
@@ -297,37 +318,14 @@ class Dispatcher:
         else:
             call()
 
-    def _deliver_to_audiences(self, events: Sequence[Event]) -> None:
-        under_way = self.answers.by_run
-        for event in events:
-            type_ = event.type
-            if event.lane:
-                self.dispatched += 1
-                if self.hearing is not None:
-                    self.hearing.recorded(event, self.dispatched)
-                if under_way and event.lane == "own" and event.run_id in under_way:
-                    self.answers.overtake(event)
-                # Earlier deltas of this run are overtaken.
-                if self._floors and event.lane == "own" and event.run_id in self._floors:
-                    del self._floors[event.run_id]
-            elif type_.endswith(":delta") and hasattr(event, "after_seq"):
-                self._floors[event.run_id] = event.after_seq
-                self.partial.add(event.__class__)
-            # Looked up for each event: a listener may subscribe, leave, or close the hub.  Looked
-            # up before any is called: who subscribes meanwhile does not get this one.
-            everyone = self._everyone
-            row = everyone.rows.get(type_)
-            if row is None:
-                row = everyone.row(type_)
-            if self._trees or self._runs:
-                row += self._narrow_row(event)
-            for subscription in row:
-                try:
-                    if (answer := subscription.deliver(event)) is not None:
-                        self._look_at(answer, event, subscription)
-                except BaseException as error:
-                    if not self._takes(error, event, subscription):
-                        raise
+    def _overtake(self, event: Event) -> None:
+        """A durable event is about to be delivered: earlier deltas of its run are overtaken."""
+        if self.hearing is not None:
+            self.hearing.recorded(event, self.dispatched)
+        if event.lane == "own":
+            if event.run_id in self.answers.by_run:
+                self.answers.overtake(event)
+            self._floors.pop(event.run_id, None)
 
     def _narrow_row(self, event: Event) -> tuple[Subscription, ...]:
         """Those who listen to the event's tree or run only."""

@@ -15,7 +15,7 @@ events of the store in that order.
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Final, Literal, Protocol, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from hubbub.hub.events import ContentPart, Event, FileRef, InLane
 from hubbub.hub.events.descriptors import Descriptor
@@ -106,93 +106,54 @@ RefusalOfFiles: TypeAlias = Callable[[str, Sequence[str], Iterable[Event], Itera
 name these, for the run has no such file.  Empty where it has them all."""
 
 
-class Delivery:
+class Delivery(Struct, eq=False):
     """One item for one inbox.  The store fills in the last four fields."""
 
-    __slots__ = (
-        "agents",
-        "by",
-        "closes",
-        "contents",
-        "event",
-        "first",
-        "key",
-        "limit",
-        "needs",
-        "new",
-        "outcome",
-        "reason",
-        "refusal_of_contents",
-        "refusal_of_files",
-        "request",
-        "run_ids",
-        "source",
-        "to",
-        "touches",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        event: InLane,
-        to: str,
-        *,
-        by: Addressing = "run",
-        source: str = "",
-        key: str = "",
-        limit: int = 0,
-        closes: Literal["", "closing", "terminated"] = "",
-        new: NewRun | None = None,
-        touches: bool = False,
-        agents: Container[str] | None = None,
-        request: RequestKey | None = None,
-    ) -> None:
-        self.event: InLane = event
-        self.to = to
-        self.by = by
-        self.source = source
-        self.key = key
-        self.limit = limit
-        """Waiting messages from which on this one is refused; 0 for what is exempt."""
-        self.closes = closes
-        self.new = new
-        self.touches = touches
-        """Whether its acceptance counts for how recently a user spoke to the run."""
-        self.agents = agents
-        """Refused as ``agent gone`` by a run that is none of these agents'."""
-        self.request = request
-        self.refusal_of_files: RefusalOfFiles | None = None
-        """Why a run cannot be sent what names these files; asked of what is a message."""
-        self.needs: Sequence[FileRef | ContentPart] = ()
-        """What the event names that has a content; of one that comes from outside."""
-        self.refusal_of_contents: Callable[[str], str] | None = None
-        """Of the root of a tree: why a run in it cannot be sent what names these, for they are not
-        kept.  Called where the store decides, in whichever thread that is."""
-        self.contents: Mapping[str, bytes] | None = None
-        """What the event's parts hold, by digest.  A store that keeps contents itself
-        (``Store.blobs``) has them, durably, before it has the event."""
-        self.outcome: Literal["", "accepted", "duplicate", "rejected"] = ""
-        self.reason = ""
-        self.run_ids: tuple[str, ...] = ()
-        self.first: tuple[str, str, int] | None = None
-        """Of a duplicate: where in which lane stands what was accepted."""
+    event: InLane
+    to: str
+    by: Addressing = "run"
+    source: str = ""
+    key: str = ""
+    limit: int = 0
+    """Waiting messages from which on this one is refused; 0 for what is exempt."""
+    closes: Literal["", "closing", "terminated"] = ""
+    new: NewRun | None = None
+    touches: bool = False
+    """Whether its acceptance counts for how recently a user spoke to the run."""
+    agents: Container[str] | None = None
+    """Refused as ``agent gone`` by a run that is none of these agents'."""
+    request: RequestKey | None = None
+    refusal_of_files: RefusalOfFiles | None = None
+    """Why a run cannot be sent what names these files; asked of what is a message."""
+    needs: Sequence[FileRef | ContentPart] = ()
+    """What the event names that has a content; of one that comes from outside."""
+    refusal_of_contents: Callable[[str], str] | None = None
+    """Of the root of a tree: why a run in it cannot be sent what names these, for they are not
+    kept.  Called where the store decides, in whichever thread that is."""
+    contents: Mapping[str, bytes] | None = None
+    """What the event's parts hold, by digest.  A store that keeps contents itself
+    (``Store.blobs``) has them, durably, before it has the event."""
+    outcome: Literal["", "accepted", "duplicate", "rejected"] = ""
+    reason: str = ""
+    run_ids: tuple[str, ...] = ()
+    first: tuple[str, str, int] | None = None
+    """Of a duplicate: where in which lane stands what was accepted."""
 
 
-class HubNotes:
+class HubNotes(Struct, eq=False, kw_only=True):
     """What the hub notes on a commit that is on its way; no store looks at it."""
 
-    __slots__ = ("about", "after", "before", "lane", "receipt", "trailing")
-
-    about: str
+    about: str = ""
     """The run that it is about: what that emits without a lane meanwhile waits for it."""
-    lane: "InFlight | None"
+    lane: "InFlight | None" = None
     """The own lane that submitted it, and counts what is in flight."""
-    before: "Callable[[Commit], None] | None"
+    before: "Callable[[Commit], None] | None" = None
     """Called when it is committed or refused, ahead of everything else."""
-    receipt: "Receipt | None"
+    receipt: Receipt | None = None
     """What the sender of its one delivery holds, to be settled next."""
-    trailing: list[Event] | None
+    trailing: list[Event] | None = None
     """Ephemeral events that are dispatched with it, behind its own."""
-    after: "Callable[[Commit], None] | None"
+    after: "Callable[[Commit], None] | None" = None
     """Called last, when the dispatch is done or queued behind one at work."""
 
 
@@ -202,7 +163,7 @@ class InFlight(Protocol):
     in_flight: int
 
 
-class Commit(HubNotes):
+class Commit(HubNotes, eq=False):
     """What is written together.
 
     ``events`` are stamped except for what the store numbers; after the commit ``written`` holds
@@ -214,51 +175,29 @@ class Commit(HubNotes):
     why this commit cannot be written for its own contents, which is no other's trouble.
     """
 
-    __slots__ = (
-        "agent", "deliveries", "done", "error", "events", "expect", "leave_to", "leftovers",
-        "lent", "notes", "notes_expect", "run_id", "status", "taken", "written",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        run_id: str = "",
-        events: Sequence[Event] = (),
-        *,
-        expect: int = 0,
-        taken: Iterable[int] = (),
-        deliveries: Sequence[Delivery] = (),
-        status: RunStatus | None = None,
-        agent: str = "",
-        notes: Mapping[str, str] | None = None,
-        lent: Sequence[tuple[str, int]] = (),
-        leave_to: str = "",
-        notes_expect: Mapping[str, str] | None = None,
-    ) -> None:
-        self.run_id = run_id
-        self.agent = agent
-        """The agent that the run is from now on, if that has changed."""
-        self.events = events
-        self.expect = expect
-        self.taken = taken
-        self.deliveries = deliveries
-        self.status = status
-        self.notes = notes
-        """Texts to remember by key, in the place of what stood there."""
-        self.notes_expect = notes_expect
-        """What must stand under keys of notes, empty for nothing; else it is a conflict."""
-        self.lent = lent
-        """Items of other inboxes that are taken, too, by run id and number: those of the
-        conversation that a takeover frame holds."""
-        self.leave_to = leave_to
-        """Where the messages go that an ending run's inbox still holds, instead of into
-        ``leftovers``: to the inbox of that run, in order, behind what waits there."""
-        self.written: list[Event] = []
-        self.leftovers: Sequence[InLane] = ()
-        self.error = ""
-        self.done: Callable[[Commit], None] | None = None
-        """For the store to call, once it is written or refused."""
-        self.about = run_id
-        self.lane = self.before = self.receipt = self.trailing = self.after = None
+    run_id: str = ""
+    events: Sequence[Event] = ()
+    expect: int = 0
+    taken: Iterable[int] = ()
+    deliveries: Sequence[Delivery] = ()
+    status: RunStatus | None = None
+    agent: str = ""
+    """The agent that the run is from now on, if that has changed."""
+    notes: Mapping[str, str] | None = None
+    """Texts to remember by key, in the place of what stood there."""
+    lent: Sequence[tuple[str, int]] = ()
+    """Items of other inboxes that are taken, too, by run id and number: those of the conversation
+    that a takeover frame holds."""
+    leave_to: str = ""
+    """Where the messages go that an ending run's inbox still holds, instead of into
+    ``leftovers``: to the inbox of that run, in order, behind what waits there."""
+    notes_expect: Mapping[str, str] | None = None
+    """What must stand under keys of notes, empty for nothing; else it is a conflict."""
+    written: list[Event] = field(default_factory=list)
+    leftovers: Sequence[InLane] = ()
+    error: str = ""
+    done: "Callable[[Commit], None] | None" = None
+    """For the store to call, once it is written or refused."""
 
     def forget_outcome(self) -> None:
         """Be as before it was tried to be written; for a store that tries once more."""

@@ -37,11 +37,14 @@ async def call_tool(
 async def invoke(
     tool: Tool[..., Any],
     kwargs: dict[str, Any],
-    state: RunState,
+    state: RunState | None,
     offload: Offload,
     failed: Callable[[BaseException], ToolResult] = render_failure,
 ) -> ToolResult:
-    """As ``call_tool``, with arguments that have been read; ``failed`` gets what was raised."""
+    """As ``call_tool``, with arguments that have been read; ``failed`` gets what was raised.
+
+    ``state`` may be left out for a tool that declares none.
+    """
     try:
         if tool.state_parameter is not None:
             kwargs[tool.state_parameter] = state

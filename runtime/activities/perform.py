@@ -149,9 +149,11 @@ async def _run_call(activity: RunTool, at: AtWork) -> Signal:
             return look_up_call(activity, at.thread, side, at.services, at.run.lane)
         text = f"the tool {activity.name!r} is gone"
         return ToolFinished(activity.step, activity.index, text, True, ran=False)
-    state = at.state(f"{activity.step}.{activity.index}")
+    call_id, state = f"{activity.step}.{activity.index}", None
+    if tool.state_parameter is not None or side.hooks:
+        state = at.state(call_id)
     try:
-        result, ran = await _run_tool(tool, activity, at, state)
+        result, ran = await _run_tool(tool, activity, at, call_id, state)
     except BaseException as error:
         # A tool may give the conversation away; what it raises passes every ``except Exception``.
         if (frame := activated_in(error)) is None:
@@ -162,7 +164,7 @@ async def _run_call(activity: RunTool, at: AtWork) -> Signal:
         result = await kept_parts(at.services.hub, at.run.lane, result)
     if result.is_error:  # Clients quote what they were called with.
         result = structs.replace(result, content=at.masker()(result.content))
-    if side.hooks:
+    if state is not None and side.hooks:
         result = await filtered_result(side, state, result, at.run.lane.run_id)
     return ToolFinished(
         activity.step, activity.index, result.content, result.is_error, result.attachments, ran,
@@ -171,9 +173,9 @@ async def _run_call(activity: RunTool, at: AtWork) -> Signal:
 
 
 async def _run_tool(
-    tool: Tool[..., Any], activity: RunTool, at: AtWork, state: ThreadState
+    tool: Tool[..., Any], activity: RunTool, at: AtWork, call_id: str, state: ThreadState | None
 ) -> tuple[ToolResult, bool]:
-    """A tool's result, and whether it was called at all."""
+    """A tool's result, and whether it was called at all; ``state`` is for one that asks for it."""
     has_needs = bool(tool.variables or at.side.bindings)
     if has_needs and (problem := _not_ready(tool, activity, at)):
         return ToolResult(problem, is_error=True), False
@@ -185,8 +187,8 @@ async def _run_tool(
     except BadArguments as error:
         return render_failure(error), False
     offload = at.services.hub.ports.offload
-    failed = partial(at.tool_failed, tool, state.call_id)
-    given = state if tool.is_async else OffLoop(state, at.services.hub)
+    failed = partial(at.tool_failed, tool, call_id)
+    given = state if state is None or tool.is_async else OffLoop(state, at.services.hub)
     if not at.side.hooks:
         return await invoke(tool, kwargs, given, offload, failed), True
     # What hooks do afterwards is not the tool's time, and a timeout is a failure to them, too.

@@ -11,6 +11,7 @@ from contextvars import Context
 from typing import Any
 
 import anyio
+from msgspec import Struct
 
 from hubbub.hub.logs import log
 from hubbub.hub.tasks.cancelling import renew_cancellation
@@ -22,31 +23,19 @@ from hubbub.runtime.kernel.outcome import RunOutcome
 __all__ = ["InlineCaller"]
 
 
-class InlineCaller:
+class InlineCaller(Struct, eq=False):
     """Does what the run it waits for wants done, one piece of work at a time."""
 
-    __slots__ = (
-        "_context",
-        "_end_telling",
-        "_is_done",
-        "_is_watched",
-        "_scope",
-        "_wake",
-        "_work",
-        "outcome",
-    )
-
-    def __init__(self, context: Context, is_watched: bool) -> None:
-        self._context = context
-        """What work starts in, each piece in a copy."""
-        self._is_watched = is_watched
-        self.outcome: RunOutcome | None = None
-        """How the run ended; ``None`` when it left memory without an end that is known here."""
-        self._is_done = False
-        self._end_telling: Callable[[], object] | None = None
-        self._scope: anyio.CancelScope | None = None
-        self._wake: anyio.Event | None = None
-        self._work: Coroutine[Any, Any, None] | None = None
+    context: Context
+    """What work starts in, each piece in a copy."""
+    is_watched: bool
+    outcome: RunOutcome | None = None
+    """How the run ended; ``None`` when it left memory without an end that is known here."""
+    _is_done: bool = False
+    _end_telling: Callable[[], object] | None = None
+    _scope: anyio.CancelScope | None = None
+    _wake: anyio.Event | None = None
+    _work: Coroutine[Any, Any, None] | None = None
 
     # ── the run's side ───────────────────────────────────────────────────────────────────────
 
@@ -68,7 +57,7 @@ class InlineCaller:
         elif self._scope is not None:
             self._scope.cancel()
             if self._end_telling is None:
-                self._end_telling = tell(self._tell, self._is_watched)
+                self._end_telling = tell(self._tell, self.is_watched)
 
     def is_dismissed(self) -> bool:
         """Whether nothing more is asked of the caller."""
@@ -95,7 +84,7 @@ class InlineCaller:
             if work is not None:
                 try:
                     with anyio.CancelScope() as self._scope:
-                        await stepped(work, context=self._context.copy(), is_lent=True)
+                        await stepped(work, context=self.context.copy(), is_lent=True)
                 except BaseException as error:
                     passed = _passed(error)
                     if passed is not None:

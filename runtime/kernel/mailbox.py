@@ -8,6 +8,8 @@ a child's words or an agent's, is the root's own.
 from collections.abc import Container, Iterable
 from typing import Final
 
+from msgspec import Struct, field
+
 from hubbub.agents.state.commands import command_of
 from hubbub.agents.turn.decide import Kind, kind_of
 from hubbub.hub.addressing import is_from_user
@@ -32,26 +34,24 @@ _SAID: Final = {"": 8, "stop": 24, "back": 40}
 _STOP: Final = 16
 
 
-class Mailbox:
+class Mailbox(Struct, eq=False):
     """The untaken items of one run, in order; each is noted once."""
 
-    __slots__ = ("_seen", "control", "kept", "messages", "results", "said")
-
-    def __init__(self) -> None:
-        self._seen = 0
-        self.control: list[InLane] = []
-        self.results: list[InLane] = []
-        self.kept: list[InLane] = []
-        """Results that are not to be taken yet."""
-        self.messages: list[InLane] = []
-        self.said = 0
-        """What people have said of the messages, as bits of ``KINDS``."""
+    control: list[InLane] = field(default_factory=list)
+    results: list[InLane] = field(default_factory=list)
+    kept: list[InLane] = field(default_factory=list)
+    """Results that are not to be taken yet."""
+    messages: list[InLane] = field(default_factory=list)
+    said: int = 0
+    """What people have said of the messages, as bits of ``KINDS``."""
+    seen: int = 0
+    """The number of the last item."""
 
     def put(self, item: InLane) -> None:
         """Note an item of the inbox; one that was noted before is passed over."""
-        if item.seq <= self._seen:
+        if item.seq <= self.seen:
             return
-        self._seen = item.seq
+        self.seen = item.seq
         match kind_of(item):
             case "control":
                 self.control.append(item)

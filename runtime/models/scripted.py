@@ -20,7 +20,7 @@ Both are product, for tests, demos and simulation, and keep three promises:
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 import anyio
@@ -163,12 +163,14 @@ def reply(
     )
 
 
-class _Step(Struct, frozen=True):
+class _Step(Struct, eq=False):
     """One reply of a script, or a function that makes it, with the faults before it."""
 
     item: ModelReply | Callable[[ModelRequest], Answer] | None
     faults: tuple[Fault, ...] = ()
     is_sound: bool = True
+    pieces: Sequence[Delta] | None = None
+    """In which an undisturbed reply is handed out, once that was asked for."""
 
     def fault(self, attempt: int) -> Fault | None:
         for fault in self.faults:
@@ -223,7 +225,9 @@ class _Player:
         if fault is not None:
             answer = fault.disturb(answer)
         broken = fault.error(self._name) if fault is not None else None
-        await self._hand_out(answer, on_delta, None if broken is None else fault)
+        cut = None if broken is None else fault
+        pieces = _pieces(answer, self._chunk, cut) if on_delta is not None else ()
+        await self._hand_out(pieces, on_delta)
         if broken is not None:
             raise broken
         return answer
@@ -259,10 +263,7 @@ class _Player:
     def _wrong(self, problem: str) -> ModelRefused:
         return ModelRefused(self._name, "script", problem)
 
-    async def _hand_out(
-        self, answer: ModelReply, on_delta: OnDelta | None, cut: Fault | None
-    ) -> None:
-        pieces = _pieces(answer, self._chunk, cut) if on_delta is not None else []
+    async def _hand_out(self, pieces: Sequence[Delta], on_delta: OnDelta | None) -> None:
         pause = self._latency / (len(pieces) or 1)
         if pause and not pieces:
             await self._sleep(pause)
@@ -330,7 +331,9 @@ class ScriptedModel(_Player):
         if isinstance(item, ModelReply):
             if fault is None:
                 if step.is_sound and (on_delta is not None or self._latency):
-                    await self._hand_out(item, on_delta, None)
+                    if step.pieces is None and on_delta is not None:
+                        step.pieces = _pieces(item, self._chunk, None)
+                    await self._hand_out(step.pieces or () if on_delta else (), on_delta)
                 return item
             return await self._play(_always(item), fault, request, on_delta)
         if item is None:

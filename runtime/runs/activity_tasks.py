@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio.lowlevel
+from msgspec import Struct
 
 from hubbub.agents.turn.decide import (
     SUMMARIZING,
@@ -69,18 +70,15 @@ class DrivenRun(Performer, LiveModelRun, Protocol):
     def keep(self, subscription: Closable) -> None: ...
 
 
-class Ticket:
+class Ticket(Struct, eq=False):
     """An activity under way: its task and its timer."""
 
-    __slots__ = ("asking", "handle", "left", "timer")
-
-    def __init__(self) -> None:
-        self.handle: TaskHandle[Any, None] | InlineCaller | None = None
-        self.timer: Timer | None = None
-        self.asking = 0
-        """How many people its tool waits for just now: its time does not pass meanwhile."""
-        self.left = -1.0
-        """The seconds that it has left then; none if there is no limit."""
+    handle: "TaskHandle[Any, None] | InlineCaller | None" = None
+    timer: Timer | None = None
+    asking: int = 0
+    """How many people its tool waits for just now: its time does not pass meanwhile."""
+    left: float = -1.0
+    """The seconds that it has left then; none if there is no limit."""
 
 
 class ActivityTasks:

@@ -139,7 +139,7 @@ def pop_then_inject() -> Iterator[None]:
         rest = [x for x in mail if not isinstance(x.event, e.SessionResult)]
         commit = append(lane, events, deliveries=tuple(rest), **options)
         for each in told:
-            lane._pipeline.submit(Commit(deliveries=(each,)))
+            lane.pipeline.submit(Commit(deliveries=(each,)))
         return commit
 
     with patch.object(OwnLane, "append", append_twice):
