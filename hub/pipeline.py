@@ -211,16 +211,21 @@ class Pipeline:
         if event.secret_fields:
             event = _without_secrets(event)
         if self._uncommitted and (commit := self._uncommitted.get(event.run_id)) is not None:
-            if commit.trailing is None:
-                commit.trailing = []
-            if len(commit.trailing) < MAX_TRAILING:
-                commit.trailing.append(event)
-                if done is not None:
-                    commit.after = _both(commit.after, done)
-                return
-            self.dispatcher.dropped += 1
+            self.trail(commit, event, done)
         else:
             self._dispatch((event,))
+            if done is not None:
+                done()
+
+    def trail(self, commit: Commit, event: Event, done: Callable[[], None] | None = None) -> None:
+        """Dispatch a numbered ephemeral event behind a commit of its run that is under way."""
+        trailing = commit.trailing = commit.trailing or []
+        if len(trailing) < MAX_TRAILING:
+            trailing.append(event)
+            if done is not None:
+                commit.after = _both(commit.after, done)
+            return
+        self.dispatcher.dropped += 1
         if done is not None:
             done()
 

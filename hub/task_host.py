@@ -8,7 +8,7 @@ group simply lives in the caller's task.
 """
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context, ContextVar
 from functools import partial
@@ -27,6 +27,7 @@ from hubbub.hub.tasks.cancelling import (
     absorb_cancellation,
     defer_interrupts,
     is_on_asyncio,
+    others_turn,
     outlast,
 )
 from hubbub.hub.tasks.outermost import start_in
@@ -56,9 +57,11 @@ class TaskHost:
         "_opener",
         "_shields",
         "_task",
+        "breathe",
         "home",
         "is_watched",
         "lent",
+        "make_scope",
     )  # fmt: skip
 
     def __init__(self, is_watched: bool = False) -> None:
@@ -73,6 +76,10 @@ class TaskHost:
         self._mark = object()
         marks = (*_WITHIN.get(), self._mark)
         self._context.run(_WITHIN.set, marks)
+        self.breathe: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint
+        """Lets others have their turn; once opened, without asking each time whose loop it is."""
+        self.make_scope: Callable[[], anyio.CancelScope] = anyio.CancelScope
+        """Makes a cancel scope."""
         self.lent = Context()
         """What its work starts in, in a copy, in somebody else's task: nothing but whose it is."""
         self.lent.run(_WITHIN.set, marks)
@@ -129,7 +136,9 @@ class TaskHost:
     async def open(self) -> None:
         """Make the task group; on Trio it is the calling task's."""
         self.home.begin()
+        self.make_scope = type(anyio.CancelScope())
         if is_on_asyncio():
+            self.breathe = others_turn
             self._leave, self._ended = anyio.Event(), anyio.Event()
             # What a thread calls here runs in no task, by which anyio would know asyncio.
             with suppress(ImportError):

@@ -72,16 +72,23 @@ def complete_call(thread: Thread, event: e.AgentToolComplete) -> Thread:
         thread = replace(thread, family=family)
     if event.parts or event.attachments:
         thread = _with_parts(thread, event)
-    thread = change_call(
-        thread, event.index, status="done", output=event.output, is_error=event.is_error,
-        ran=event.ran, notes=event.notes,
-    )  # fmt: skip
-    step = thread.open
-    if step is None or not step.is_answered:
-        return thread
-    if thread.answers:
-        thread = replace(thread, answers=())
-    return said(replace(thread, open=None, closed=step, restarts=0), step.as_message())
+        step = thread.open or step
+    calls = [*step.calls]
+    if call.status != "done":
+        calls[event.index] = replace(
+            calls[event.index], status="done", output=event.output, is_error=event.is_error,
+            ran=event.ran, notes=event.notes,
+        )  # fmt: skip
+    step = replace(step, calls=tuple(calls))
+    if not step.is_answered:
+        return replace(thread, open=step)
+    message = step.as_message()
+    if not thread.two_sided:  # ``said`` in place: a thread has many fields to copy.
+        return replace(
+            thread, open=None, closed=step, restarts=0, answers=(),
+            transcript=(*thread.transcript, message),
+        )  # fmt: skip
+    return said(replace(thread, open=None, closed=step, restarts=0, answers=()), message)
 
 
 def _with_parts(thread: Thread, event: e.AgentToolComplete) -> Thread:

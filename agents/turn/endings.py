@@ -53,7 +53,7 @@ def end_session(
     events.append(end)
     after = fold(thread, end)
     if (pops and after.origin.frame) or (
-        after.once and (after.has_one_session or not (waiting or after.unseen))
+        after.once and (not (waiting or after.unseen) or after.has_one_session)
     ):
         last = completion(after)
         events.append(last)

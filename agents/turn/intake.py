@@ -18,6 +18,7 @@ What is taken is in one record, ``session:taken``, with its contents, behind the
 session that it opens.
 """
 
+from operator import attrgetter
 from typing import Final
 
 from msgspec.structs import replace
@@ -40,7 +41,7 @@ from hubbub.agents.turn.child_calls import (
 from hubbub.agents.turn.commands import answers_by_closing, answers_by_reply, apply_command
 from hubbub.agents.turn.decide import Kind
 from hubbub.agents.turn.endings import end_run, interrupted_children, interruption
-from hubbub.agents.turn.signals import Decision, taken_items
+from hubbub.agents.turn.signals import Decision
 from hubbub.agents.turn.steps import go_on
 from hubbub.agents.turn.takeover import result_of
 from hubbub.hub import events as e
@@ -49,6 +50,8 @@ from hubbub.hub.events import Event, InLane, OutcomeName
 from hubbub.hub.values import NULL
 
 __all__ = ["PROMPT_ENDED", "is_stopped_by", "take"]
+
+_seq: Final = attrgetter("seq")
 
 PROMPT_ENDED: Final = "the prompt has ended"
 """The reason of the dead letter for a reply that nobody waited for any more."""
@@ -61,21 +64,8 @@ def take(
     waiting: frozenset[Kind],
     budget: Budget,
 ) -> Decision:
-    """Take items of one kind, up to one that ends the run."""
-    if thread.origin.frame:
-        decision = _take(thread, items, definitions, waiting, budget)
-        return replace(decision, **taken_items(items, thread.origin.run_id))
-    return _take(thread, items, definitions, waiting, budget)
-
-
-def _take(
-    thread: Thread,
-    items: tuple[InLane, ...],
-    definitions: Definitions,
-    waiting: frozenset[Kind],
-    budget: Budget,
-) -> Decision:
-    seqs = tuple([item.seq for item in items])
+    """Take items of one kind, up to one that ends the run; all of them as the run's own."""
+    seqs = tuple(map(_seq, items))
     last = None
     for at, item in enumerate(items):
         kind = item.__class__
@@ -236,7 +226,7 @@ def _with_results(
     budget: Budget,
 ) -> Decision:
     """Control and results: the calls they answer, the children they reach or start."""
-    seqs = tuple([item.seq for item in items])
+    seqs = tuple(map(_seq, items))
     mail = _told_children(thread, items)
     after = fold_all(thread, events)
     answers: list[Event] = []

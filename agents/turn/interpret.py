@@ -45,6 +45,7 @@ from hubbub.agents.turn.signals import (
     Summarized,
     Taken,
     ToolFinished,
+    taken_items,
 )
 from hubbub.agents.turn.steps import failed, finished, limited, replied, summarized
 from hubbub.hub import events as e
@@ -64,17 +65,18 @@ def interpret(
     """What ``signal`` means for ``thread``; ``waiting`` are the kinds of item not yet taken."""
     if thread.phase == "ended":
         return Decision()
+    at_work = (thread.agent, thread.acts_as)
     match signal:
         case Taken(items=items, budget=budget):
             decision = take(thread, items, definitions, waiting, budget or _BUDGET)
+            if thread.origin.frame:  # Some may be lent to it.
+                decision = replace(decision, **taken_items(items, thread.origin.run_id))
             if signal.replies:
                 decision = replace(decision, mail=(*decision.mail, *signal.replies))
         case ModelReplied(turn=turn):
             if not (thread.in_session and thread.open is None and thread.turn == turn):
                 return Decision()
-            side = definitions.sides.get((thread.agent, thread.acts_as)) or _side(
-                thread, definitions
-            )
+            side = definitions.sides.get(at_work) or _side(thread, definitions)
             decision = replied(thread, signal, side, waiting, definitions)
             for call in signal.looked_up:
                 decision = also_delegated(decision, call, side, waiting, definitions)
@@ -83,16 +85,12 @@ def interpret(
                 return Decision()
             decision = failed(thread, signal.failure, waiting, definitions, signal.models)
         case ToolFinished():
-            side = definitions.sides.get((thread.agent, thread.acts_as)) or _side(
-                thread, definitions
-            )
+            side = definitions.sides.get(at_work) or _side(thread, definitions)
             decision = finished(thread, signal, side, waiting, definitions)
         case Summarized():
             decision = summarized(thread, signal, definitions)
         case Delegated():
-            side = definitions.sides.get((thread.agent, thread.acts_as)) or _side(
-                thread, definitions
-            )
+            side = definitions.sides.get(at_work) or _side(thread, definitions)
             decision = delegated(thread, signal, side, waiting, definitions)
         case FrameUnavailable():
             side = definitions.side(thread.agent, thread.acts_as)

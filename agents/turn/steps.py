@@ -75,7 +75,8 @@ def replied(
 ) -> Decision:
     """The model has answered."""
     reply, models = signal.reply, signal.models
-    if reply.is_empty and reply.stop_reason not in ("refusal", "length"):
+    is_said = bool(reply.text.strip())  # Blank space beside calls is nothing said.
+    if not (is_said or reply.calls or reply.stop_reason in ("refusal", "length")):
         failure = Failure(kind="empty", error="the model answered with nothing", retryable=True)
         return failed(thread, failure, waiting, definitions, models)
     if models and reply.stop_reason == "refusal" and has_another(thread, models):
@@ -90,7 +91,7 @@ def replied(
                 redacted=thought.redacted, turn=turn, side=which, label=label,
             )
         )  # fmt: skip
-    if reply.text.strip():  # Blank space beside calls is nothing said.
+    if is_said:
         events.append(e.AgentText(step=step, text=reply.text, turn=turn, side=which, label=label))
     parallel = side.prompt.parallel_tool_calls and len(reply.calls) > 1
     if parallel and any(call.name in side.in_order for call in reply.calls):

@@ -23,7 +23,7 @@ PAGE: Final = 1000
 
 def cursor_of(store: str, event: Event) -> str:
     """The cursor after an event of the store of that name."""
-    return cursor_behind(store, event.run_id, event.lane, event.seq)
+    return f"{store}|{event.run_id}/{event.lane}/{event.seq}"
 
 
 def cursor_behind(store: str, run_id: str, lane: str, seq: int) -> str:

@@ -339,7 +339,7 @@ class Ledger(Generic[R]):
     def _open(self, new: NewRun, delivery: Delivery) -> R | None:
         """The run that an opening is for, created if there is none."""
         found = None
-        if new.session_key or is_identity(new.descriptor):
+        if new.session_key or (new.descriptor is not None and is_identity(new.descriptor)):
             found = self._rows.opened(new)
         delivery.run_ids = (found or new.run_id,)
         row = self._rows.find(delivery.run_ids[0])

@@ -7,10 +7,10 @@ that knows of either.
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
 from contextvars import ContextVar
-from types import CodeType, SimpleNamespace
+from types import CodeType, SimpleNamespace, coroutine
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -19,7 +19,8 @@ import anyio.lowlevel
 __all__ = [
     "ENDING", "absorb_cancellation", "cancellations", "defer_interrupts", "ending_cancelled",
     "is_being_cancelled",
-    "is_cancellation", "is_of_the_loop", "is_on_asyncio", "outlast", "put_off_cancellation",
+    "is_cancellation", "is_of_the_loop", "is_on_asyncio", "others_turn", "outlast",
+    "put_off_cancellation",
     "renew_cancellation",
 ]  # fmt: skip
 
@@ -32,6 +33,12 @@ ENDING: Final[ContextVar[Callable[[], bool]]] = ContextVar("hubbub_ending")
 def is_on_asyncio() -> bool:
     """Whether the loop at work is asyncio's, or one like it."""
     return isinstance(anyio.lowlevel.current_token().native_token, asyncio.AbstractEventLoop)
+
+
+@coroutine
+def others_turn() -> Generator[None, None, None]:
+    """Let others have their turn, on asyncio: what its ``sleep(0)`` is."""
+    yield
 
 
 def is_cancellation(error: BaseException) -> bool:

@@ -73,14 +73,19 @@ class Deltas(Struct, eq=False):
         if not text.isascii() and text_problem(text):
             return  # So will the reply be refused that it is part of.
         about = answer.about
-        hub.pipeline.emit_ephemeral(
-            kind(
-                at=hub.ports.clock.now(), run_id=lane.run_id, root_run_id=lane.root_run_id,
-                parent_run_id=lane.parent_run_id, agent=lane.agent, step=about.step,
-                attempt=about.attempt, block=place[1], after_seq=lane.seq, text=text,
-                offset=offset, turn=about.turn, side=about.side, label=about.label,
-            )
+        dispatcher.number += 1  # ``emit_ephemeral`` in place: each piece comes this way.
+        event = kind(
+            at=hub.ports.clock.now(), run_id=lane.run_id, root_run_id=lane.root_run_id,
+            parent_run_id=lane.parent_run_id, agent=lane.agent, step=about.step,
+            attempt=about.attempt, block=place[1], after_seq=lane.seq, text=text,
+            offset=offset, turn=about.turn, side=about.side, label=about.label,
+            seq=dispatcher.number,
         )  # fmt: skip
+        commit = dispatcher.answers.uncommitted.get(lane.run_id)
+        if commit is None:
+            dispatcher.dispatch((event,))
+        else:
+            hub.pipeline.trail(commit, event)
 
     def _begin(self) -> PartialAnswer:
         lane, activity, side = self.work.lane, self.activity, self.side

@@ -7,13 +7,13 @@ longer wanted, and see nothing of the caller's context variables.
 """
 
 from collections.abc import Callable, Coroutine
-from contextvars import Context
 from typing import Any
 
 import anyio
 from msgspec import Struct
 
 from hubbub.hub.logs import log
+from hubbub.hub.task_host import TaskHost
 from hubbub.hub.tasks.cancelling import renew_cancellation
 from hubbub.hub.tasks.raised import is_of, is_plain_cancellation, uncontained
 from hubbub.hub.tasks.stepped import stepped
@@ -26,9 +26,7 @@ __all__ = ["InlineCaller"]
 class InlineCaller(Struct, eq=False):
     """Does what the run it waits for wants done, one piece of work at a time."""
 
-    context: Context
-    """What work starts in, each piece in a copy."""
-    is_watched: bool
+    tasks: TaskHost
     outcome: RunOutcome | None = None
     """How the run ended; ``None`` when it left memory without an end that is known here."""
     _is_done: bool = False
@@ -39,15 +37,14 @@ class InlineCaller(Struct, eq=False):
 
     # ── the run's side ───────────────────────────────────────────────────────────────────────
 
-    @property
-    def is_free(self) -> bool:
-        return self._work is None and self._scope is None and not self._is_done
-
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have ``work`` done by the caller's task; only while that is free."""
+    def takes(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Have ``work`` done by the caller's task; False where that is not free."""
+        if self._work is not None or self._scope is not None or self._is_done:
+            return False
         self._work = work
         if self._wake is not None:
             self._notify()
+        return True
 
     def cancel(self) -> None:
         """Cancel the current work, but not the caller."""
@@ -57,7 +54,7 @@ class InlineCaller(Struct, eq=False):
         elif self._scope is not None:
             self._scope.cancel()
             if self._end_telling is None:
-                self._end_telling = tell(self._tell, self.is_watched)
+                self._end_telling = tell(self._tell, self.tasks.is_watched)
 
     def is_dismissed(self) -> bool:
         """Whether nothing more is asked of the caller."""
@@ -83,8 +80,8 @@ class InlineCaller(Struct, eq=False):
             work, self._work = self._work, None
             if work is not None:
                 try:
-                    with anyio.CancelScope() as self._scope:
-                        await stepped(work, context=self.context.copy(), is_lent=True)
+                    with self.tasks.make_scope() as self._scope:
+                        await stepped(work, context=self.tasks.lent.copy(), is_lent=True)
                 except BaseException as error:
                     passed = _passed(error)
                     if passed is not None:

@@ -123,9 +123,8 @@ class ActivityTasks:
                 self._next, self._inline = activity, None
                 continue
             work = self._work(activity, ticket)
-            if self._caller is not None and self._caller.is_free:
+            if self._caller is not None and self._caller.takes(work):
                 ticket.handle = self._caller
-                self._caller.start(work)
             else:
                 ticket.handle = self._services.hub.tasks.start(work, name=lane.run_id)
 
@@ -178,8 +177,12 @@ class ActivityTasks:
             if running.get(activity) is not ticket:
                 log.info("result.dropped", run_id=run_id, activity=repr(activity)[:200])
                 return
-            self._stop(activity)
-            ticket.timer = None
+            del running[activity]  # ``_stop`` in place: each activity comes this way.
+            if isinstance(activity, CallModel | Summarize):
+                self.asking = 0
+            if ticket.timer is not None:
+                ticket.timer.cancel()
+                ticket.timer = None
             self._inline, self._next = ticket, None
             run.signals.append(signal)
             run.advance()

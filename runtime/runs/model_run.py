@@ -117,8 +117,8 @@ class ModelRun(Resting):
         self.thread = thread
         if thread.prompts:
             shared.prompts.found(lane, thread.prompts, thread.acts_as)
-        self.side: ActiveSide | None = self._definitions.find_side(
-            thread.agent or lane.agent, thread.acts_as
+        self.side: ActiveSide | None = self._definitions.sides.get(
+            (thread.agent or lane.agent, thread.acts_as)
         )
         """The side at work, its names resolved."""
         self._limit = NO_LIMIT

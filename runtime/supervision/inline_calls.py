@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, Final, Generic
 
-import anyio.lowlevel
 from msgspec import structs
 
 from hubbub.agents.definitions.output import Output_co
@@ -58,7 +57,7 @@ class InlineCalls:
         hub, runs, expected = self._services.hub, self._runs, self._services.returns.expected
         run_id = hub.ports.ids.run_id(hub.ports.clock.now())
         kept = expected[run_id] = Return()
-        caller = runs.callers[run_id] = InlineCaller(hub.tasks.lent, hub.tasks.is_watched)
+        caller = runs.callers[run_id] = InlineCaller(hub.tasks)
         try:
             opening = e.SessionOpen(
                 run_id=run_id, open_agent=agent, input_json=input_json, message=message,
@@ -75,7 +74,7 @@ class InlineCalls:
             if sharing is not None and not sharing.owns(run_id):
                 caller.dismiss()  # Another process drives it.
             # Others run too, however fast the model is; and a caller cancelled before ends here.
-            await anyio.lowlevel.checkpoint()
+            await hub.tasks.breathe()
             if CURRENT_RUN.get():
                 await self._serve_for_a_run(run_id, caller)
             else:

@@ -254,8 +254,8 @@ class Loader:
         """Put a run into memory that was just opened: there is nothing to resume."""
         run_id = lane.run_id
         try:
-            definition = self._definitions.find_agent(lane.agent)
-            if definition is None or definition.is_code or run_id in self._overdue:
+            definition = self._definitions.agents.get(lane.agent)
+            if definition is None or definition.execute is not None or run_id in self._overdue:
                 self.install(lane, (), items)
                 return
             run = ModelRun(self._shared, lane, EMPTY, self._callers.get(run_id))
