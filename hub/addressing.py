@@ -16,6 +16,7 @@ from typing import Final
 
 from msgspec import structs
 
+from hubbub.hub.delivery.ended_prompts import NOBODY
 from hubbub.hub.errors import BadValue, UnknownAgent
 from hubbub.hub.events import (
     Event,
@@ -64,6 +65,9 @@ ARGUMENTS: Final = {"name": "agent_name", "key": "session_key"}
 SCHEDULES: Final = "schedule"
 """The source of what a schedule sends, and begins."""
 
+OTHERS: Final = {NOBODY: "who asks in no run's name", "user": "whom questions are for"}
+"""Who is meant by what would be a run's id."""
+
 REPLACED: Final = 32
 """How many replaced values of a run are still masked."""
 
@@ -111,6 +115,12 @@ _MINTED: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[
 def is_run_id(text: str) -> bool:
     """Whether a run may have that id, which names folders, too."""
     return _RUN_ID.fullmatch(text) is not None
+
+
+def _no_run_id(text: str) -> BadValue:
+    if text in OTHERS:
+        return BadValue("run_id", f"{text!r} is {OTHERS[text]}; choose another")
+    return BadValue("run_id", "expected 1 to 64 letters, digits, '-' and '_', as in a UUID")
 
 
 def is_minted(text: str) -> bool:
@@ -246,8 +256,8 @@ class Addressing:
         if len(event.session_key) > SHORT_KEY:
             check_descriptor_size(given or descriptor_of_key(event.session_key))
         run_id = run_id or self._ports.ids.run_id(event.at)
-        if not is_run_id(run_id):  # It names folders, too.
-            raise BadValue("run_id", "expected 1 to 64 letters, digits, '-' and '_', as in a UUID")
+        if not is_run_id(run_id) or run_id in OTHERS:  # It names folders, too.
+            raise _no_run_id(run_id)
         if not event.open_agent:
             if not self.default_agent:
                 raise BadValue("open", "name an agent, or give Runtime(default_agent=…)")

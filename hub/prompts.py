@@ -30,7 +30,7 @@ import anyio
 import anyio.lowlevel
 
 from hubbub.hub.delivery.asked_notes import AskedNotes
-from hubbub.hub.delivery.ended_prompts import HUB_CLOSED, EndedPrompts, is_run_address
+from hubbub.hub.delivery.ended_prompts import HUB_CLOSED, NOBODY, EndedPrompts, is_run_address
 from hubbub.hub.delivery.pending_prompt import (
     EXPIRED,
     Check,
@@ -148,7 +148,7 @@ class Prompts:
         self._number += 1
         # Not the number alone: a run that asks again after a restart asks another question.
         number = f"{self._pipeline.dispatcher.number:x}.{self._number}"
-        return PendingPrompt(f"{run_id or 'hub'}.{number}", run_id, address, check=check)
+        return PendingPrompt(f"{run_id or NOBODY}.{number}", run_id, address, check=check)
 
     async def _ask(
         self, prompt: PendingPrompt, asker: Asker | None, question: str, options: tuple[str, ...],

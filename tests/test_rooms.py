@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 GROUND: Final = frozenset(
     f"hub/{name}.py"
     for name in (
-        "errors/__init__", "errors/copied", "exports", "home_loop", "logs",
+        "errors/__init__", "errors/copied", "errors/statuses", "exports", "home_loop", "logs",
         "masking/__init__", "masking/exceptions", "masking/masker", "masking/readings",
         "masking/safe_repr", "near_misses", "ports", "receipt", "task_host", "texts",
         "values", "virtual",

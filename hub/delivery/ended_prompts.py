@@ -31,13 +31,16 @@ from hubbub.hub.store.sharing import sharing_of
 from hubbub.hub.task_host import TaskHost
 from hubbub.hub.texts import check_text
 
-__all__ = ["HUB_CLOSED", "EndedPrompts", "asker_of", "is_run_address"]
+__all__ = ["HUB_CLOSED", "NOBODY", "EndedPrompts", "asker_of", "is_run_address"]
 
 REMEMBERED: Final = 1000
 """Ended prompts whose reason needs no reading."""
 
 MAX_LOOKUPS: Final = 100
 """Replies that may wait for the reading of a lane; further ones are rejected without."""
+
+NOBODY: Final = "hub"
+"""What the id of a prompt begins with that no run asks."""
 
 HUB_CLOSED: Final = "hub closed"
 UNKNOWN: Final = "unknown"
@@ -104,13 +107,14 @@ class EndedPrompts:
         where that takes reading."""
         prompt_id = reply.prompt_id
         check_text("prompt_id", prompt_id)
-        is_of_run = is_run_address(asker_of(prompt_id))
+        asker = asker_of(prompt_id)
+        is_of_run = asker not in ("", NOBODY, prompt_id)
         reason = self._reasons.get(prompt_id, "")
         if self._deliver is not None and is_of_run:
             reason = ""  # It may have ended in this process alone.
         can_read = self._tasks.is_open and len(self._looked_up) < MAX_LOOKUPS
         if reason or not can_read or not is_of_run:
-            is_elsewhere = self._deliver is not None and asker_of(prompt_id) == "hub"
+            is_elsewhere = self._deliver is not None and asker == NOBODY
             return Receipt("rejected", reason or (ELSEWHERE if is_elsewhere else UNKNOWN))
         receipt = Receipt()
         self._looked_up.add(receipt)

@@ -44,6 +44,7 @@ What a *model* should read is never an exception but a tool result.
 from collections.abc import Iterable, Sequence
 
 from hubbub.hub.errors.copied import BoundedError
+from hubbub.hub.errors.statuses import checked_status
 from hubbub.hub.near_misses import did_you_mean, shown
 
 __all__ = [
@@ -402,23 +403,19 @@ class ProviderError(HubbubError):
 
     ``kind`` is one short word for programs (``rate_limit``, ``server``, ``connection``,
     ``timeout``, ``auth``, ``request``, ``garbled``, ``cut``, ``empty``), ``status`` the HTTP
-    status if there was one, ``retry_after`` the seconds the provider asked for.
+    status if there was one (three digits, or ``TypeError`` or ``ValueError``), ``retry_after`` the
+    seconds the provider asked for.
     """
 
     retryable = False
 
     def __init__(
-        self,
-        model: str,
-        kind: str,
-        problem: str,
-        *,
-        status: int | None = None,
+        self, model: str, kind: str, problem: str, *, status: int | None = None,
         retry_after: float | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.model = model
         self.kind = kind
-        self.status = status
+        self.status = checked_status(status)
         self.retry_after = retry_after
         super().__init__(f"{model}: {problem}")
 

@@ -10,7 +10,7 @@ The work for a page is bounded, whatever the store holds: by rows looked at, by 
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Struct
@@ -119,6 +119,13 @@ class Conversations(Struct, frozen=True, kw_only=True):
 
     def __getitem__(self, index: int) -> Conversation:
         return self.conversations[index]
+
+    if not TYPE_CHECKING:  # A type checker finds what is not there by itself.
+
+        def __getattr__(self, name: str) -> None:
+            raise AttributeError(
+                f"Conversations has no {name!r}: go through the page itself, or .conversations"
+            )
 
 
 def list_conversations(

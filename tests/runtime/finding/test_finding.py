@@ -1,6 +1,8 @@
 """Conversations, agents and schedules are found in a store, with a runtime and without (U-06)."""
 
+import copy
 import json
+import pickle
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -33,7 +35,11 @@ from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.store.reader import StoreReader
 from hubbub.hub.store.store import Store
 from hubbub.runtime.finding.answers import answer
-from hubbub.runtime.finding.conversations import MAX_LOOKED_AT, list_conversations
+from hubbub.runtime.finding.conversations import (
+    MAX_LOOKED_AT,
+    Conversations,
+    list_conversations,
+)
 from hubbub.runtime.models.scripted import call, reply
 from hubbub.runtime.stores.open import open_reader, sqlite_store
 
@@ -539,3 +545,11 @@ async def test_what_the_runtime_says_and_what_its_store_says_never_differ(
             assert [x.key for x in listed] == [x.key for x in with_reader]
             assert [x.last_activity for x in listed] == [x.last_activity for x in with_reader]
             assert listed[0].key == key  # It was spoken to just now.
+
+
+def test_a_page_of_conversations_says_how_it_is_read() -> None:
+    page = Conversations(conversations=())
+    assert list(page) == [] and not hasattr(page, "items")
+    with pytest.raises(AttributeError, match=r"'items': go through the page itself"):
+        page.items  # type: ignore[attr-defined]  # noqa: B018
+    assert copy.deepcopy(page) == pickle.loads(pickle.dumps(page)) == page

@@ -8,7 +8,7 @@ from support.workers import until, workers
 from hubbub import agent, tool
 from hubbub.agents.model import UserMessage
 from hubbub.hub.delivery.asked_notes import LOST
-from hubbub.hub.errors import Closed, PromptClosed
+from hubbub.hub.errors import BadValue, Closed, PromptClosed
 from hubbub.hub.events import AgentComplete, SessionPrompt, SessionPromptEnd
 from hubbub.runtime.models.scripted import FunctionModel, call, reply
 
@@ -54,6 +54,24 @@ async def test_reply_from_another_process_reaches_the_code_that_asks():
             assert (await run.result()).output == "a dog"
             late = await replier.reply(prompts[-1].prompt_id, "a cat")
             assert (late.status, late.reason) == ("rejected", "answered")
+
+
+async def test_reply_from_another_process_reaches_a_run_whose_id_a_caller_chose():
+    async with workers(lambda: [asker]) as store:
+        one, other = store.all
+        run = await one.runtime.start("asker", "a", run_id="order-7")
+        (prompt,) = await shown(other)
+        assert (await other.hub.reply(prompt.prompt_id, "a dog")).accepted
+        assert (await run.result()).output == "a dog"
+        late = await other.hub.reply(prompt.prompt_id, "a cat")
+        assert (late.status, late.reason) == ("rejected", "answered")
+
+
+@pytest.mark.parametrize("taken", ["hub", "user"])
+async def test_no_run_is_called_as_somebody_else_is(taken):
+    async with workers(lambda: [asker], 1) as store:
+        with pytest.raises(BadValue, match=f"run_id: .*{taken}"):
+            store.all[0].hub.open("asker", run_id=taken)
 
 
 async def test_of_replies_from_several_processes_one_counts():
