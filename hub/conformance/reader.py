@@ -141,6 +141,7 @@ async def check_reader_finds_runs(make_journal: MakeJournal) -> None:
         assert ([*newest], count) == ([C_RUN], 2)
         live, count = reader.newest_trees(live=True, limit=10)
         assert ([*live], count) == ([A_RUN], 1)
+        assert reader.newest_trees(live=True, limit=0) == ([], 1)
         assert [*reader.described()] == [A_RUN, B_RUN]
         opened = next(events_in(reader, B_RUN)).position
         assert [*reader.described(opened)] == [A_RUN]
@@ -150,6 +151,11 @@ async def check_reader_finds_runs(make_journal: MakeJournal) -> None:
         assert [*reader.matching(B_RUN[-4:], 10)] == [B_RUN]
         assert [*reader.matching("nobody", 10)] == []
         assert [*reader.find("web_1_2", "key")] == [*await store.find("web_1_2", "key")] == [A_RUN]
+        row = reader.row(A_RUN)
+        assert row is not None
+        await write(store, A_RUN, row.seq, AgentComplete(outcome="completed"), status="ended")
+        live, count = reader.newest_trees(live=True, limit=10)
+        assert ([*live], count) == ([A_RUN], 1), "a run below it is live"
 
 
 async def check_reader_lists_roots_by_when_they_were_spoken_to(make_journal: MakeJournal) -> None:

@@ -15,6 +15,7 @@ from hubbub.hub.events.descriptors import encode_descriptor, kind_of_descriptor
 from hubbub.hub.store.journal import Addressing, LoadedRun
 from hubbub.hub.store.memory_rows import MemoryRow, MemoryRows
 from hubbub.hub.store.reader import (
+    MAX_TREES_COUNTED,
     SPOKEN_TO,
     AcceptedRow,
     Backup,
@@ -108,10 +109,10 @@ class MemoryReader:
         return [_run_row(row) for row in nsmallest(limit, rows, key=_recency)][::-1]
 
     def newest_trees(self, *, live: bool, limit: int) -> tuple[Sequence[str], int]:
-        rows = [x for x in self._rows.by_id.values() if not live or x.status != "ended"]
-        # By creation, so that a tree is where its oldest run is.
-        roots = [*dict.fromkeys(row.root_run_id for row in rows)]
-        return roots[::-1][:limit], len(roots)
+        rows = self._rows.by_id.values()
+        wanted = {row.root_run_id for row in rows if not live or row.status != "ended"}
+        roots = [run_id for run_id in self._rows.by_id if run_id in wanted][::-1]
+        return roots[:limit], min(len(roots), limit + MAX_TREES_COUNTED)
 
     def described(self, after: int | None = None) -> Sequence[str]:
         rows = (row for row in self._rows.by_id.values() if row.descriptor is not None)

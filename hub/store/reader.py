@@ -26,13 +26,16 @@ from hubbub.hub.events.descriptors import read_descriptor
 from hubbub.hub.store.journal import Addressing, LoadedRun, RunInfo
 
 __all__ = [
-    "IMPORTED", "SPOKEN_TO", "AcceptedRow", "Backup", "EventRow", "ProcessRow", "Recency",
-    "RunRow", "StoreReader", "StoreUnreadable", "Stored", "WaitingRow", "answered_prompts",
-    "decoded", "events_in", "info_of", "own_lane",
+    "IMPORTED", "MAX_TREES_COUNTED", "SPOKEN_TO", "AcceptedRow", "Backup", "EventRow",
+    "ProcessRow", "Recency", "RunRow", "StoreReader", "StoreUnreadable", "Stored", "WaitingRow",
+    "answered_prompts", "decoded", "events_in", "info_of", "own_lane",
 ]  # fmt: skip
 
 SPOKEN_TO: Final = ("", "user")
 """The kinds of descriptor (``RunRow.kind``) of the roots that people and programs speak to."""
+
+MAX_TREES_COUNTED: Final = 1_000
+"""Trees that are counted beyond those that are listed."""
 
 IMPORTED: Final = "imported/"
 """Begins the notes that name the store where an imported run has been: its own parents and root
@@ -222,9 +225,10 @@ class StoreReader(Protocol):
 
     def newest_trees(self, *, live: bool, limit: int) -> tuple[Sequence[str], int]:
         """The roots of the ``limit`` newest trees, with a live run in them or of all; and how
-        many such trees there are.
+        many such trees there are, counted up to ``limit`` and ``MAX_TREES_COUNTED`` more.
 
-        A tree is as old as its oldest run that is asked for.
+        A tree is as old as its root.  However many there are, no more are read than are counted,
+        in a store that keeps them in this order.
         """
         ...
 

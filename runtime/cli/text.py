@@ -13,7 +13,7 @@ from hubbub.agents.model import AssistantMessage, ModelMessage
 from hubbub.hub.events import FileRef
 from hubbub.hub.events.descriptors import encode_descriptor
 from hubbub.hub.events.moments import shown_moment
-from hubbub.hub.store.reader import Backup, Stored
+from hubbub.hub.store.reader import MAX_TREES_COUNTED, Backup, Stored
 from hubbub.hub.values import NULL, Json
 from hubbub.runtime.finding.conversations import Conversation, Conversations
 from hubbub.runtime.inspection.at_work import DifferingAgent, FreeTrees, ShownProcess, StoreAtWork
@@ -65,7 +65,8 @@ def run_lines(runs: Runs, now: int, *, ended: bool) -> Iterator[str]:
     header = ("run", "agent", "status", "age", "waiting", "tokens", "session key")
     yield from _table(header, [_run_row(run, now, runs.prompts) for run in runs.runs])
     if runs.more:
-        yield f"… and {runs.more:,} more trees; --limit N shows more"
+        more = "at least " if runs.more >= MAX_TREES_COUNTED else ""
+        yield f"… and {more}{runs.more:,} more trees; --limit N shows more"
     yield from _asks(runs.prompts)
 
 

@@ -1,6 +1,6 @@
 """What ``hubbub runs``, ``show`` and ``tail`` show of a store: plain structs, JSON as they are.
 
-Nothing here reads more than it shows: a store of 100,000 runs is listed by its indexes.
+Nothing here reads more than it shows: a store of 1,000,000 runs is listed by its indexes.
 """
 
 from collections import deque
@@ -67,7 +67,8 @@ class ShownRun(Struct, frozen=True, kw_only=True):
 
 
 class Runs(Struct, frozen=True, kw_only=True):
-    """Trees of runs, the newest first, each from its root down; ``more`` trees are left out.
+    """Trees of runs, the newest first, each from its root down; ``more`` trees are left out,
+    counted up to 1,000.
 
     ``prompts`` is what people are asked by these runs.
     """

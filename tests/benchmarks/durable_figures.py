@@ -21,7 +21,7 @@ from standard_run import QUESTION, standard_runtime
 from hubbub.hub.store.journal import Commit
 from hubbub.runtime.stores.open import sqlite_store
 
-__all__ = ["boot", "durable", "durable_parked", "durable_together", "wake"]
+__all__ = ["boot", "durable", "durable_parked", "durable_together", "fill_store", "wake"]
 
 STEPS = 3
 RECORDS = 4
@@ -187,7 +187,7 @@ def wake(loop: Loop, rounds: int, scale: float) -> Figure:
 async def _boot(count: int, unfinished: int) -> float:
     """Seconds from opening a runtime to the first event of an unfinished run."""
     with _folder() as folder:
-        await _fill(folder / "store", count, unfinished)
+        await fill_store(folder / "store", count, unfinished)
         start = perf_counter()
         async with standard_runtime(store=sqlite_store(folder / "store"), grace=0) as runtime:
             first = anyio.Event()
@@ -196,7 +196,7 @@ async def _boot(count: int, unfinished: int) -> float:
             return perf_counter() - start
 
 
-async def _fill(path: Path, count: int, unfinished: int) -> None:
+async def fill_store(path: Path, count: int, unfinished: int) -> None:
     """A store with so many runs, most of them parked after a turn."""
     store = sqlite_store(path, mirror=False)
     async with standard_runtime(store=store, tools=False) as runtime:

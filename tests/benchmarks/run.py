@@ -20,6 +20,7 @@ import compaction_figures
 import durable_figures
 import http_figures
 import hub_figures
+import million_figures
 import msgspec
 import run_figures
 import shared_figures
@@ -49,6 +50,10 @@ BENCHMARKS: dict[str, Benchmark] = {
     "durable-parked": durable_figures.durable_parked,
     "wake": durable_figures.wake,
     "boot": durable_figures.boot,
+    "million-boot": million_figures.million_boot,
+    "million-memory": million_figures.million_memory,
+    "million-wake": million_figures.million_wake,
+    "million-page": million_figures.million_page,
     "post": http_figures.post,
     "post-together": http_figures.post_together,
     "long": compaction_figures.long_in_memory,
@@ -71,6 +76,7 @@ ONE_LOOP = (
     "cached",
     "import",
     "memory",
+    "million-page",
     "worlds",
     "week",
     "shared-busy",

@@ -137,7 +137,8 @@ class VariableRequestView(Struct, frozen=True, kw_only=True):
 
 
 class TreesView(Struct, frozen=True, kw_only=True):
-    """Trees of runs, the newest first, each from its root down; ``more`` trees are left out.
+    """Trees of runs, the newest first, each from its root down; ``more`` trees are left out,
+    counted up to 1,000.
 
     ``prompts`` is what people are asked by these runs.
     """

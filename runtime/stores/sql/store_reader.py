@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 from hubbub.hub.events import Event
 from hubbub.hub.store.journal import Addressing, LoadedRun
 from hubbub.hub.store.reader import (
+    MAX_TREES_COUNTED,
     AcceptedRow,
     Backup,
     EventRow,
@@ -39,6 +40,16 @@ LAST: Final = 1 << 62
 
 IS_SPOKEN_TO: Final = "parent_run_id IS NULL AND kind IN ('', 'user')"
 """Roots of people and programs."""
+
+_NEWEST_ROOTS: Final = (
+    "SELECT born, run_id FROM run WHERE parent_run_id IS NULL{and_live} ORDER BY born DESC LIMIT ?"
+)
+_AND_LIVE: Final = " AND status <> 'ended'"
+_ENDED_ABOVE_LIVE: Final = (
+    "SELECT born, run_id FROM run WHERE status = 'ended' AND number IN (SELECT number FROM address "
+    "WHERE run_id IN (SELECT root_run_id FROM run WHERE parent_run_id IS NOT NULL "
+    "AND status <> 'ended')) ORDER BY born DESC LIMIT ?"
+)
 
 _Lane: TypeAlias = Iterator[tuple[Any, ...]]
 
@@ -157,13 +168,13 @@ class SqlStoreReader(ABC):
         return found[::-1] if after else found
 
     def newest_trees(self, *, live: bool, limit: int) -> tuple[Sequence[str], int]:
-        where = "status <> 'ended'" if live else "1 = 1"
-        ((count,),) = self._all(f"SELECT count(DISTINCT root_run_id) FROM run WHERE {where}")
-        select = (
-            f"SELECT root_run_id FROM run WHERE {where} GROUP BY root_run_id "
-            "ORDER BY min(born) DESC LIMIT ?"
-        )
-        return [root for (root,) in self._all(select, (limit,))], count
+        counted = limit + MAX_TREES_COUNTED
+        found = self._all(_NEWEST_ROOTS.format(and_live=_AND_LIVE if live else ""), (counted,))
+        if live:
+            found += self._all(_ENDED_ABOVE_LIVE, (counted,))
+            found.sort(reverse=True)
+        roots = [run_id for _, run_id in found[:counted]]
+        return roots[:limit], len(roots)
 
     def described(self, after: int | None = None) -> Sequence[str]:
         where, values = "descriptor IS NOT NULL", ()

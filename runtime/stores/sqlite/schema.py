@@ -287,6 +287,15 @@ _ADDED: Final = (
       WHERE inbox = 'open' AND kind IN ('user', 'cron', 'heartbeat')
     """,
     f"CREATE INDEX IF NOT EXISTS run_spoken_to ON run(recent, born) WHERE {IS_SPOKEN_TO}",
+    "CREATE INDEX IF NOT EXISTS run_root ON run(born) WHERE parent_run_id IS NULL",
+    """
+    CREATE INDEX IF NOT EXISTS run_live_root ON run(born)
+      WHERE parent_run_id IS NULL AND status <> 'ended'
+    """,
+    """
+    CREATE INDEX IF NOT EXISTS run_live_child ON run(root_run_id)
+      WHERE parent_run_id IS NOT NULL AND status <> 'ended'
+    """,
 )
 """Also for files that an older program made; it keeps an index up to date like any other."""
 
