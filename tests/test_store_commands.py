@@ -32,7 +32,7 @@ from support.stores import SECRET, Filled, fill, open_runtime
 
 COMMANDS = (
     "conversations", "runs", "show", "tail", "export", "import", "replay", "diff", "fsck", "backup",
-    "schedules", "prune",
+    "schedules", "prune", "vacuum",
 )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from hubbub.runtime.cli.migrate_command import migrate_command
 from hubbub.runtime.cli.printing import CommandScreen
 from hubbub.runtime.cli.prune_command import prune_command
 from hubbub.runtime.cli.reply_command import reply_command
+from hubbub.runtime.cli.vacuum_command import vacuum_command
 from hubbub.runtime.cli.workers_command import workers_command
 
 __all__ = ["store_commands"]
@@ -45,6 +46,7 @@ def store_commands(screen: CommandScreen) -> Mapping[str, Callable[..., int]]:
         "import": import_command(write),
         "migrate": migrate_command(write, notice),
         "prune": prune_command(write, notice),
+        "vacuum": vacuum_command(write, notice),
         "backup": backup_command(write, notice),
         "fsck": fsck_command(write, notice),
     }

@@ -25,6 +25,7 @@ __all__ = ["StoreLock", "identity_of"]
 
 COMMANDS: Final = (
     "hubbub reply", "hubbub import", "hubbub compact", "hubbub migrate", "hubbub prune",
+    "hubbub vacuum",
 )  # fmt: skip
 """Commands that hold the lock for a moment, and say so in its file."""
 

@@ -38,9 +38,9 @@ from hubbub.runtime.stores.sqlite.migrations import (
 from hubbub.runtime.stores.sqlite.private_files import make_private_file, narrow, open_private
 
 __all__ = [
-    "COUNT_DROP", "KEEP_NOTE", "MAX_LOG_BYTES", "PRAGMAS", "HeldLog", "begin_copy", "complete_copy",
-    "connect", "connect_read_only", "drops_of", "is_damage", "is_io_error", "mark_failed",
-    "prepare", "source_of_copy", "store_failure",
+    "COUNT_DROP", "INCREMENTAL", "KEEP_NOTE", "MAX_LOG_BYTES", "PRAGMAS", "HeldLog", "begin_copy",
+    "complete_copy", "connect", "connect_read_only", "drops_of", "is_damage", "is_io_error",
+    "mark_failed", "prepare", "source_of_copy", "store_failure",
 ]  # fmt: skip
 
 APPLICATION: Final = 0x68756221
@@ -64,6 +64,9 @@ PRAGMAS: Final = (
     f"journal_size_limit={MAX_LOG_BYTES}", "fullfsync=1", "temp_store=MEMORY",
 )  # fmt: skip
 """How the writing connection is set; ``tests/runtime/stores/test_crash_vfs.py`` shows why."""
+
+INCREMENTAL: Final = 2
+"""``PRAGMA auto_vacuum``: a file that can give back the room that is free in it, bit by bit."""
 
 _TABLES: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -129,8 +132,7 @@ def connect(path: Path) -> sqlite3.Connection:
         try:
             if not _is_empty(db):  # Before anything is changed in a file that may not be ours.
                 _check_format(db, path)
-            for pragma in PRAGMAS:
-                db.execute(f"PRAGMA {pragma}")
+            _set_up(db)
             prepare(db, path)
             if identity_of(path) != before:
                 raise OperatorError(f"{path}: was replaced while it was opened; start again")
@@ -179,6 +181,13 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
     except UnicodeDecodeError as error:
         raise OperatorError(f"{path}: damaged ({error.reason}); {DAMAGED}") from error
     return db
+
+
+def _set_up(db: sqlite3.Connection) -> None:
+    if _is_empty(db):  # Later it takes a rewriting of the file.
+        db.execute(f"PRAGMA auto_vacuum={INCREMENTAL}")
+    for pragma in PRAGMAS:
+        db.execute(f"PRAGMA {pragma}")
 
 
 class HeldLog:
@@ -322,8 +331,7 @@ def begin_copy(path: Path, source: str) -> sqlite3.Connection:
     db = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
     db.text_factory = READABLE
     try:
-        for pragma in PRAGMAS:
-            db.execute(f"PRAGMA {pragma}")
+        _set_up(db)
         script = f"BEGIN IMMEDIATE; {_TABLES} {'; '.join(_ADDED)};"
         script += f"PRAGMA application_id={UNFINISHED}; PRAGMA user_version={newest()};"
         db.executescript(script)
