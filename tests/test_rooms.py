@@ -27,12 +27,13 @@ GROUND: Final = frozenset(
 """Small nouns of the hub that know nothing of events."""
 
 HUB: Final = (
-    "hub/tasks", "ground", "hub/bus", "hub/events", "hub/store", "hub/delivery", "hub",
+    "hub/tasks", "ground", "hub/bus", "hub/events", "hub/snapshots", "hub/store", "hub/delivery",
+    "hub",
 )  # fmt: skip
 TURN: Final = ("agents", "agents/state", "agents/definitions", "agents/resolution", "agents/turn")
 KERNEL: Final = (
     *HUB, *TURN, "agents/code", "agents/frames", "runtime/models",
-    "runtime/spending", "runtime/kernel",
+    "runtime/spending", "runtime/remembered", "runtime/kernel",
 )  # fmt: skip
 STORES: Final = (
     "runtime/stores", "runtime/stores/sql", "runtime/stores/sqlite", "runtime/stores/postgres",
@@ -46,8 +47,11 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "ground": ("hub/tasks",),
     "hub/events": ("ground",),
     "hub/bus": ("hub/tasks", "ground"),
-    "hub/store": ("hub/tasks", "ground", "hub/bus", "hub/events"),
-    "hub/store/shared": ("hub/tasks", "ground", "hub/bus", "hub/events", "hub/store"),
+    "hub/snapshots": (),
+    "hub/store": ("hub/tasks", "ground", "hub/bus", "hub/events", "hub/snapshots"),
+    "hub/store/shared": (
+        "hub/tasks", "ground", "hub/bus", "hub/events", "hub/snapshots", "hub/store",
+    ),
     "hub/delivery": ("hub/tasks", "ground", "hub/events", "hub/store"),
     "hub/relay": ("ground", "hub/bus", "hub/events", "hub/delivery"),
     "hub": (
@@ -58,6 +62,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "agents/state": (*HUB, "agents"),
     "agents/definitions": (*HUB, "agents", "agents/state"),
     "agents/resolution": (*HUB, "agents", "agents/definitions"),
+    "agents/snapshots": (*HUB, "agents/state"),
     "agents/turn": (*HUB, "agents", "agents/state", "agents/definitions", "agents/resolution"),
     "agents/code": (*HUB, "agents/state", "agents/turn"),
     "agents/frames": (*HUB, *TURN),
@@ -111,7 +116,10 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
         "runtime/stores/postgres/server",
     ),
     "runtime/spending": (*HUB, *TURN, "agents/code"),
-    "runtime/kernel": (*HUB, *TURN, "agents/code", "runtime/models", "runtime/spending"),
+    "runtime/remembered": (*HUB, "agents/state", "agents/snapshots"),
+    "runtime/kernel": (
+        *HUB, *TURN, "agents/code", "runtime/models", "runtime/spending", "runtime/remembered",
+    ),
     "runtime/mcp": KERNEL,
     "runtime/activities": KERNEL,
     "runtime/runs": (*KERNEL, "runtime/activities"),

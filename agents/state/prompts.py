@@ -39,7 +39,7 @@ LOST = "lost: the process stopped"
 """Why a prompt ended whose asker has gone with its process."""
 
 
-class OpenPrompt(Struct, frozen=True, gc=False):
+class OpenPrompt(Struct, frozen=True, gc=False, omit_defaults=True):
     """A prompt that waits for its reply; ``call_id`` names the call that asks, or whose tool does.
 
     ``since`` and ``expires_at`` are µs since the epoch; it never expires where that is 0.

@@ -146,15 +146,15 @@ FAILURES: Final = frozenset(("failed", "timed_out", "limit"))
 """Outcomes that nobody has asked for."""
 
 
-class Outcome(Struct, frozen=True, gc=False):
+class Outcome(Struct, frozen=True, gc=False, omit_defaults=True):
     """How the latest session, or the run, ended."""
 
     session: int
     success: bool
     outcome: OutcomeName
     reason: str
-    output_json: Json
-    usage: Usage
+    output_json: Json = NULL
+    usage: Usage = NO_USAGE
 
     @property
     def output(self) -> Any:
@@ -197,7 +197,7 @@ def _is_of_user(descriptor: Any) -> bool:
     return descriptor is None or descriptor.get("type") == "user"
 
 
-class Thread(Struct, frozen=True, gc=False):
+class Thread(Struct, frozen=True, gc=False, omit_defaults=True):
     """Everything about a model run that its next command depends on."""
 
     agent: str = ""

@@ -27,10 +27,9 @@ from hubbub.hub.events import Event
 __all__ = ["causes_of", "restored"]
 
 
-def causes_of(events: Iterable[Event]) -> tuple[str, ...]:
+def causes_of(events: Iterable[Event], thread: Thread = EMPTY) -> tuple[str, ...]:
     """Why a run came back, each time since it last made progress: nothing where its process
-    died."""
-    thread = EMPTY
+    died.  ``thread``: what it had come to before these events, in the middle of no restarts."""
     causes: list[str] = []
     for event in events:
         thread = fold(thread, event)

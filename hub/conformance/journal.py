@@ -17,6 +17,7 @@ from hubbub.hub.conformance.addresses import ADDRESS_CHECKS
 from hubbub.hub.conformance.inbox import INBOX_CHECKS
 from hubbub.hub.conformance.reader import READER_CHECKS
 from hubbub.hub.conformance.repeats import REPEAT_CHECKS
+from hubbub.hub.conformance.snapshots import SNAPSHOT_CHECKS
 from hubbub.hub.conformance.steps import (
     A_RUN,
     B_RUN,
@@ -388,6 +389,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     *ADDRESS_CHECKS,
     *STORE_CHECKS,
     *READER_CHECKS,
+    *SNAPSHOT_CHECKS,
     *UNWRITABLE_CHECKS,
 )
 """Every check, for a store's own tests to run."""

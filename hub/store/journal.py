@@ -237,6 +237,8 @@ class LoadedRun(Struct, frozen=True, kw_only=True):
     waiting: Sequence[InLane]
     """The untaken items, in order."""
     after: int = 0
+    kept: bytes | None = None
+    """The snapshot of what the run had come to with event ``after``, where it was asked for."""
 
     @property
     def seq(self) -> int:

@@ -13,10 +13,11 @@ import anyio.lowlevel
 
 from hubbub.hub.events import Event
 from hubbub.hub.ports import Blobs, Secrets
+from hubbub.hub.snapshots.draft import SnapshotDraft
 from hubbub.hub.store.journal import Addressing, Commit, LoadedRun, RunInfo, Selection
 from hubbub.hub.store.reader import StoreReader
 from hubbub.hub.store.sharing import Sharing, sharing_of
-from hubbub.hub.store.store import Store
+from hubbub.hub.store.store import Store, snapshots_of
 from hubbub.hub.task_host import TaskHost
 
 __all__ = ["LateJournal"]
@@ -136,6 +137,16 @@ class LateJournal:
     async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:
         await anyio.lowlevel.checkpoint()
         return await self._inner.load(run_id, after=after)
+
+    def keep_snapshot(self, draft: SnapshotDraft) -> None:
+        if (inner := snapshots_of(self._inner)) is not None:
+            inner.keep_snapshot(draft)
+
+    async def load_kept(self, run_id: str, version: str) -> LoadedRun | None:
+        if (inner := snapshots_of(self._inner)) is None:
+            return await self.load(run_id)
+        await anyio.lowlevel.checkpoint()
+        return await inner.load_kept(run_id, version)
 
     async def latest(self, run_id: str, types: Sequence[str]) -> Event | None:
         await anyio.lowlevel.checkpoint()

@@ -7,10 +7,13 @@ from heapq import merge
 from itertools import islice
 from typing import Final, TypeVar
 
+from msgspec import structs
+
 from hubbub.hub.events import Event
 from hubbub.hub.logs import log
 from hubbub.hub.masking import words_of
 from hubbub.hub.ports import Blobs, IdSource, Secrets, SystemIds
+from hubbub.hub.snapshots.draft import SnapshotDraft, is_due
 from hubbub.hub.store.journal import Addressing, Commit, LoadedRun, RunInfo, Selection
 from hubbub.hub.store.ledger import Ledger, Writes
 from hubbub.hub.store.memory_reader import MemoryReader
@@ -167,6 +170,14 @@ class MemoryJournal:
             if not self._notes.get(key, "kept"):
                 del self._notes[key]
 
+    def keep_snapshot(self, draft: SnapshotDraft) -> None:
+        """Keep it as it is: it is encoded when its run is read, as nothing is written here."""
+        row = self._rows.find(draft.run_id)
+        if row is not None and row.seq >= draft.seq:
+            last = row.snapshot
+            if last is None or is_due(draft.seq - last.seq, 0, 0) or last.version != draft.version:
+                row.snapshot = draft
+
     async def inspect(self, look: Callable[[StoreReader], T]) -> T:
         return look(self.reader())
 
@@ -210,6 +221,19 @@ class MemoryJournal:
             waiting=tuple(row.waiting.values()),
             after=after,
         )
+
+    async def load_kept(self, run_id: str, version: str) -> LoadedRun | None:
+        row = self._rows.find(run_id)
+        draft = row.snapshot if row is not None else None
+        loaded = await self.load(run_id, after=0 if draft is None else draft.seq)
+        if loaded is None or draft is None:
+            return loaded
+        try:
+            if draft.version == version:
+                return structs.replace(loaded, kept=draft.encode())
+        except Exception as error:  # Nobody else has been told.
+            log.warning("snapshot.not_kept", run_id=run_id, problem=words_of(error))
+        return await self.load(run_id)
 
     async def latest(self, run_id: str, types: Sequence[str]) -> Event | None:
         row = self._rows.find(run_id)

@@ -223,6 +223,9 @@ class MemoryReader:
     def free_trees(self) -> Mapping[str, int]:
         return {}
 
+    def snapshot_problems(self) -> Iterator[tuple[str, str]]:
+        return iter(())
+
     def faults(self, *, thorough: bool = False) -> Iterator[str]:
         return iter(())
 

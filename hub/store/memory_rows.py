@@ -13,6 +13,7 @@ from hubbub.hub.events.descriptors import (
     read_descriptor,
     recency_of,
 )
+from hubbub.hub.snapshots.draft import SnapshotDraft
 from hubbub.hub.store.journal import Addressing, NewRun
 from hubbub.hub.store.ledger_row import LedgerRow
 
@@ -22,7 +23,9 @@ __all__ = ["MemoryRow", "MemoryRows"]
 class MemoryRow(LedgerRow):
     """A run with its events of both lanes."""
 
-    __slots__ = ("events", "keys", "named", "positions", "recency", "requests", "spoken_to")
+    __slots__ = (
+        "events", "keys", "named", "positions", "recency", "requests", "snapshot", "spoken_to",
+    )  # fmt: skip
 
     events: list[Event]
     positions: "array[int]"
@@ -35,6 +38,7 @@ class MemoryRow(LedgerRow):
     recency: str
     spoken_to: int
     """``recent`` as the order of those spoken to has it."""
+    snapshot: SnapshotDraft | None
 
 
 class MemoryRows:
@@ -66,7 +70,7 @@ class MemoryRows:
         row = MemoryRow(new, at)
         run_id = new.run_id
         row.events, row.positions, row.keys, row.requests = [], array("Q"), None, None
-        row.named, row.recency, row.spoken_to = new.agent, "", 0
+        row.named, row.recency, row.spoken_to, row.snapshot = new.agent, "", 0, None
         if new.descriptor is not None:
             if is_identity(new.descriptor):
                 self._by_descriptor[new.descriptor] = run_id

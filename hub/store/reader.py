@@ -327,6 +327,10 @@ class StoreReader(Protocol):
         compares its indexes."""
         ...
 
+    def snapshot_problems(self) -> Iterator[tuple[str, str]]:
+        """The runs whose snapshots cannot be used, by id, and why: they are read whole."""
+        ...
+
     def back_up(self, destination: Path, tell: Callable[[str], object] | None = None) -> Backup:
         """Copy the store as of one moment, values of secrets included, into a folder that must be
         missing or empty.

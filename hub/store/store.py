@@ -4,16 +4,19 @@ journal    events, inboxes, notes: ``Journal``, all of it
 secrets    values of variables, which are in no event
 blobs      contents of files, by digest
 reader     the whole record, for inspection: ``StoreReader``
+
+Beside these a store may keep snapshots of long runs: ``KeepsSnapshots``.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
 from hubbub.hub.ports import Keeper
-from hubbub.hub.store.journal import Journal
+from hubbub.hub.snapshots.draft import SnapshotDraft
+from hubbub.hub.store.journal import Journal, LoadedRun
 from hubbub.hub.store.reader import StoreReader
 
-__all__ = ["Store"]
+__all__ = ["KeepsSnapshots", "Store", "snapshots_of"]
 
 T = TypeVar("T")
 
@@ -55,3 +58,20 @@ class Store(Journal, Keeper, Protocol):
         Raises ``OperatorError`` where the store cannot be read.
         """
         ...
+
+
+class KeepsSnapshots(Protocol):
+    """What a store has that keeps snapshots; others are read whole."""
+
+    def keep_snapshot(self, draft: SnapshotDraft) -> None:
+        """Keep a snapshot, if one is due, when nothing else is to be done.  It never raises."""
+        ...
+
+    async def load_kept(self, run_id: str, version: str) -> LoadedRun | None:
+        """A run, from its snapshot on if there is a sound one of this version, else whole."""
+        ...
+
+
+def snapshots_of(store: object) -> KeepsSnapshots | None:
+    """What keeps a store's snapshots; ``None`` for a store that keeps none."""
+    return store if hasattr(store, "keep_snapshot") else None  # type: ignore[return-value]

@@ -69,6 +69,7 @@ class RecordCheck:
             yield from self._rows(store, lanes)
             yield from self._references(store)
             yield from _notes(store)
+            yield from _snapshots(store)
         yield from self._contents(store, lanes)
 
     # ── the store, the events ────────────────────────────────────────────────────────────────
@@ -172,3 +173,10 @@ def _content_problem(store: StoreReader, digest: str) -> str:
         return f"the content cannot be read ({error.strerror})"
     is_sound = hashlib.sha256(content).hexdigest() == digest
     return "" if is_sound else "the content has changed"
+
+
+def _snapshots(store: StoreReader) -> Iterator[Problem]:
+    """Nothing is lost with a snapshot: its run is read whole."""
+    remedy = "the run is read whole, until its next snapshot takes the place of this one"
+    for run_id, what in store.snapshot_problems():
+        yield Problem(f"{store.place}: snapshot: run {run_id}", what, remedy, heals=True)

@@ -31,6 +31,7 @@ from hubbub.runtime.kernel.ancestry import runs_above
 from hubbub.runtime.kernel.budgets import TreeBudgets
 from hubbub.runtime.kernel.current_run import CURRENT_READER
 from hubbub.runtime.kernel.live import LiveRuns
+from hubbub.runtime.remembered.snapshots import load_run, thread_of
 from hubbub.runtime.spending.accounts import TreeAccounts
 
 __all__ = ["Families", "WaitGraph"]
@@ -198,27 +199,27 @@ class Families:
 
     # ── read from the journal ────────────────────────────────────────────────────────────────
 
-    async def load(self, loaded: LoadedRun) -> None:
+    async def load(self, loaded: LoadedRun, before: Thread | None = None) -> None:
         """Read what a run needs to know of its tree, its budget and its limits, and the statuses
-        of its own children."""
+        of its own children; ``before``: what it had come to before the events that are loaded."""
         info, journal = loaded.info, self._hub.journal
-        children = [event for event in loaded.events if isinstance(event, e.AgentChild)]
-        if info.parent_run_id is not None or children:
+        started = [event for event in loaded.events if isinstance(event, e.AgentChild)]
+        children = [event.child_run_id for event in started if event.resumable]
+        if before is not None:
+            children = [child.run_id for child in before.family.registry] + children
+        if info.parent_run_id is not None or started or before is not None:
             is_own = self._hub.share.owns(info.root_run_id)
             await self._budgets.load(info.root_run_id, journal, is_own=is_own)
-        await self._accounts.load(loaded, journal)
+        await self._accounts.load(loaded, journal, before)
         known = self._statuses.get(info.run_id, {})
         for child in children:
-            if child.resumable and child.child_run_id not in known:
-                status = await self._status_on_record(child.child_run_id)
-                if status:
-                    statuses = self._statuses.setdefault(info.run_id, {})
-                    statuses.setdefault(child.child_run_id, status)
+            if child not in known and (status := await self._status_on_record(child)):
+                self._statuses.setdefault(info.run_id, {}).setdefault(child, status)
 
     async def _status_on_record(self, run_id: str) -> str:
         try:
-            loaded = await self._hub.journal.load(run_id)
-            return fold_all(EMPTY, loaded.events).status if loaded is not None else ""
+            thread = await thread_of(self._hub.journal, run_id)
+            return thread.status if thread is not None else ""
         except Exception as error:  # A child that cannot be read does not stop its parent.
             log.warning("run.unreadable", run_id=run_id, error=str(error))
             return ""
@@ -248,12 +249,12 @@ class Families:
             live = run
             return live.lane, lambda: live.thread
         await self._hub.journal.flush()
-        loaded = await self._hub.journal.load(run_id)
+        loaded, before = await load_run(self._hub.journal, run_id)
         if loaded is None:
             return None
-        thread = fold_all(EMPTY, loaded.events)
+        thread = fold_all(before or EMPTY, loaded.events)
         lane = await self.lane_of(loaded)
-        await self.load(loaded)
+        await self.load(loaded, before)
         return lane, lambda: thread
 
     # ── who has the conversation ─────────────────────────────────────────────────────────────
@@ -283,8 +284,8 @@ class Families:
         frame = self.frame_of(run_id)
         if frame or self._live.find_model_run(run_id) is not None:
             return frame
-        loaded = await self._hub.journal.load(run_id)
-        call = fold_all(EMPTY, loaded.events).frame if loaded is not None else None
+        thread = await thread_of(self._hub.journal, run_id)
+        call = thread.frame if thread is not None else None
         return call.child if call is not None else ""
 
     # ── who waits for whom ───────────────────────────────────────────────────────────────────
@@ -330,9 +331,9 @@ class Families:
                 info = await journal.info(each)
                 if info is None or info.status != "waiting":
                     continue
-                loaded = await journal.load(each)
-                if loaded is not None and not self._is_known(each):
-                    self._evicted[each] = _waited_for(fold_all(EMPTY, loaded.events))
+                thread = await thread_of(journal, each)
+                if thread is not None and not self._is_known(each):
+                    self._evicted[each] = _waited_for(thread)
 
     def _is_known(self, run_id: str) -> bool:
         return self._live.find(run_id) is not None or run_id in self._evicted

@@ -64,6 +64,7 @@ from hubbub.runtime.activities.summaries import limit_of
 from hubbub.runtime.kernel.deliveries import deliveries_of
 from hubbub.runtime.kernel.inline import InlineCaller
 from hubbub.runtime.kernel.mailbox import ANSWER, KINDS, SAID, Mailbox
+from hubbub.runtime.remembered.snapshots import RECORDS, offer_snapshot
 from hubbub.runtime.runs.activity_tasks import ActivityTasks
 from hubbub.runtime.runs.dependencies import RunDependencies
 from hubbub.runtime.runs.resting import Resting
@@ -87,8 +88,8 @@ class ModelRun(Resting):
     """One model run while it is in memory."""
 
     __slots__ = (
-        "_after", "_conversations", "_definitions", "_is_closed", "_keeper", "_kept", "_limit",
-        "_meter", "_services", "_shared", "_tasks", "hook_events", "is_advancing",
+        "_after", "_conversations", "_definitions", "_due", "_is_closed", "_keeper", "_kept",
+        "_limit", "_meter", "_services", "_shared", "_tasks", "hook_events", "is_advancing",
         "is_answer_under_way", "is_careful", "lane", "mail", "side", "signals", "thread",
     )  # fmt: skip
 
@@ -132,6 +133,7 @@ class ModelRun(Resting):
         self.hook_events: deque[tuple[str, Any]] = deque()
         """What hooks have yet to see."""
         self.mail = Mailbox()
+        self._due = lane.seq + RECORDS
         self.signals: deque[Signal] = deque()
         self._tasks = ActivityTasks(shared, self, caller)
         self.is_advancing = False
@@ -189,8 +191,8 @@ class ModelRun(Resting):
         """Do what is due until there is something to wait for; also called after a commit."""
         if commit is not None:
             self.is_answer_under_way &= self.lane.in_flight > 0
-            family = self.thread.family
-            if commit.error or self.hook_events or self.is_careful or family is not NO_FAMILY:
+            is_due = self.lane.seq >= self._due or self.thread.family is not NO_FAMILY
+            if commit.error or self.hook_events or self.is_careful or is_due:
                 self._recorded(commit)
         if self.is_advancing or self._is_closed:
             return
@@ -358,6 +360,8 @@ class ModelRun(Resting):
             self._shared.outcomes.changed(self.lane.run_id)
         if thread.family.deferred or thread.family.booted or thread.family.starts:
             self._shared.families.forget_unstarted(commit.events)
+        if self.lane.seq >= self._due:
+            self._due = offer_snapshot(self._services.hub.journal, self.lane, thread)
 
     def _hooked(self, side: ActiveSide) -> frozenset[Kind]:
         """What hooks are to see before it is taken: messages, and results that answer calls."""

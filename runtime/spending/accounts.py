@@ -264,14 +264,15 @@ class TreeAccounts:
 
     # ── read from the journal ────────────────────────────────────────────────────────────────
 
-    async def load(self, loaded: LoadedRun, journal: Journal) -> None:
-        """Know what the tree of a run may use and has used, and how long the run was at work."""
+    async def load(self, loaded: LoadedRun, journal: Journal, before: Thread | None = None) -> None:
+        """Know what the tree of a run may use and has used, and how long the run was at work;
+        ``before``: what it had come to before the events that are loaded."""
         info = loaded.info
         root = info.root_run_id
         if not self._owns(root):
             return
         if root not in self.by_root and root not in self._unlimited:
-            limits = await self._limits_of_tree(loaded, journal)
+            limits = await self._limits_of_tree(loaded, journal, before)
             if limits is None:
                 self._note_unlimited(root)
             else:
@@ -279,9 +280,10 @@ class TreeAccounts:
         for item in loaded.waiting:  # It came when nobody was there who would know it.
             if isinstance(item, e.SessionLimits) and item.limits is not None:
                 await self.learn(root, item.limits, journal)
-        is_whole = not loaded.after and info.run_id not in self.work
-        if is_whole and self.times(info.agent, self.by_root.get(root)):
-            self.work[info.run_id] = _work_of(loaded.events)
+        is_new = info.run_id not in self.work and (before is not None or not loaded.after)
+        if is_new and self.times(info.agent, self.by_root.get(root)):
+            whole = loaded if before is None else await journal.load(info.run_id)
+            self.work[info.run_id] = _work_of(() if whole is None else whole.events)
 
     async def learn(self, root_run_id: str, limits: Limits, journal: Journal) -> None:
         """Know what a tree has used that is to be limited, also by runs that are over."""
@@ -311,8 +313,12 @@ class TreeAccounts:
             account = await self._read(root, self.default, journal)
         return account.spent_by(info.run_id)
 
-    async def _limits_of_tree(self, loaded: LoadedRun, journal: Journal) -> Limits | None:
+    async def _limits_of_tree(
+        self, loaded: LoadedRun, journal: Journal, before: Thread | None
+    ) -> Limits | None:
         if loaded.info.parent_run_id is None:
+            if before is not None:
+                return _limits_in(loaded.events, before.limits) or self.default
             if loaded.after:  # It was in memory before, and had none then.
                 return self.default
             return _limits_in(loaded.events, None) or self.default

@@ -35,7 +35,7 @@ from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.store.journal import Commit
 from hubbub.runtime.kernel.inline import InlineCaller
 from hubbub.runtime.kernel.live import LiveRuns
-from hubbub.runtime.kernel.recent import RecentThreads
+from hubbub.runtime.remembered.recent import RecentThreads
 from hubbub.runtime.runs.code_run import CodeRun
 from hubbub.runtime.runs.dependencies import RunDependencies
 from hubbub.runtime.runs.model_run import ModelRun
@@ -175,13 +175,14 @@ class Loader:
             # What has come so far is on record: what is read says whether it still waits.  A loop
             # that has died may have taken it in a commit that was under way.
             self.loading[run_id].clear()
-            thread, loaded = await self._reading.read(run_id)
-            if loaded is None:
+            read = await self._reading.read(run_id)
+            if read is None:
                 if run_id in self.loop_failures:  # It began while its opening was written: in vain.
                     self.loop_failures.pop(run_id)
                     self._left_id(run_id)
                     return
                 raise BadValue(f"run {run_id}", "its row cannot be found; see fsck")
+            loaded = read.loaded
             while (taken_up := self.arriving.get(loaded.info.root_run_id)) is not None:
                 await taken_up.wait()
             if not self._share.owns(loaded.info.root_run_id):
@@ -195,7 +196,7 @@ class Loader:
             if words := crash_limit_failure(self._unrecorded_failures(run_id, loaded.seq)[:-1]):
                 # It was to fail for these already, and not even that could be written.
                 raise BadValue(f"run {run_id}", f"nothing of it can be written: {words}")
-            lane = await self._reading.prepare(loaded)
+            lane = await self._reading.prepare(read)
         except Exception as error:
             self.loading.pop(run_id, None)
             self._leave_broken(run_id, error)
@@ -215,8 +216,8 @@ class Loader:
             # What came while all this was read is held; what is in both lists is noted once.
             waiting = (*loaded.waiting, *held)
             self.install(
-                lane, loaded.events, waiting, is_loaded=True, thread=thread,
-                is_overtaken=is_overtaken,
+                lane, loaded.events, waiting, is_loaded=True, thread=read.thread,
+                before=read.before, is_overtaken=is_overtaken,
             )  # fmt: skip
         except Exception as error:
             self._live.by_id.pop(run_id, None)
@@ -276,12 +277,13 @@ class Loader:
         *,
         is_loaded: bool = False,
         thread: Thread | None = None,
+        before: Thread | None = None,
         is_overtaken: bool = False,
     ) -> None:
         """Put a run into memory with what its journal holds, and resume it.
 
-        ``events`` are all of its own; or the last ones, where its ``thread`` is known.  One that
-        was overtaken takes its termination: it needs no restoring.
+        ``events`` are all of its own; or the last ones, where its ``thread`` is known, and maybe
+        that ``before`` them.  One that was overtaken takes its termination: it needs no restoring.
         """
         run_id = lane.run_id
         definitions = self._definitions
@@ -296,7 +298,7 @@ class Loader:
         if gone is not None and seq:
             self._withhold(gone, lane, events, waiting)
             return
-        causes = () if is_overtaken else self._causes(lane, thread, events)
+        causes = () if is_overtaken else self._causes(lane, thread, events, before)
         if causes and self._is_held(lane, causes, waiting):
             return
         self._families.came_back(run_id)
@@ -318,13 +320,15 @@ class Loader:
             if run.thread.phase != "ended":  # Else the end has disposed of them.
                 self._drop(lane, pending, run.advance)
 
-    def _causes(self, lane: OwnLane, thread: Thread, events: Sequence[e.Event]) -> tuple[str, ...]:
+    def _causes(
+        self, lane: OwnLane, thread: Thread, events: Sequence[e.Event], begun: Thread | None
+    ) -> tuple[str, ...]:
         """Why a run is restored, as often as that counts, now included; empty where it is not."""
         run_id = lane.run_id
         cause = self._boot.cause(run_id, lane.seq)
         if not (thread.is_at_work or (cause == CONTEXT_ONLY and thread.phase == "live")):
             return ()
-        before = causes_of(events)
+        before = causes_of(events, begun or EMPTY)
         if failures := self._unrecorded_failures(run_id, lane.seq):
             return (*before, *failures)
         if not cause:

@@ -5,7 +5,8 @@ from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.missing import find_missing
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.store.journal import LoadedRun
-from hubbub.runtime.kernel.recent import RecentThreads
+from hubbub.runtime.remembered.recent import RecentThreads
+from hubbub.runtime.remembered.snapshots import ReadRun, load_run
 from hubbub.runtime.runs.dependencies import RunDependencies
 
 __all__ = ["RunReading"]
@@ -23,25 +24,36 @@ class RunReading:
         self._families = shared.families
         self._recent = recent
 
-    async def read(self, run_id: str) -> tuple[Thread | None, LoadedRun | None]:
+    async def read(self, run_id: str) -> ReadRun | None:
         """A run as the journal has it; with its thread, if that was known up to a point."""
         journal = self._hub.journal
         if (known := self._recent.take(run_id)) is not None:
             thread, seq = known
             loaded = await journal.load(run_id, after=seq)
             if loaded is None:
-                return None, None
+                return None
             thread = fold_all(thread, loaded.events)
-            gone = find_missing(thread, loaded.info.agent, self._definitions)
-            # What looks into the past needs all of it.
-            if gone is None and not thread.is_at_work:
-                return thread, loaded
-        return None, await journal.load(run_id)
+            # What looks into the past needs more of it.
+            if not (thread.is_at_work or self._is_gone(thread, loaded)):
+                return ReadRun(loaded, thread)
+        loaded, before = await load_run(journal, run_id)
+        if loaded is None or before is None:
+            return None if loaded is None else ReadRun(loaded)
+        thread = fold_all(before, loaded.events)
+        # A question that was open then may be what it waits for, whenever it was asked.
+        if self._is_gone(thread, loaded) or (thread.is_at_work and before.prompts):
+            loaded = await journal.load(run_id)
+            return None if loaded is None else ReadRun(loaded)
+        return ReadRun(loaded, thread, before)
 
-    async def prepare(self, loaded: LoadedRun) -> OwnLane:
+    def _is_gone(self, thread: Thread, loaded: LoadedRun) -> bool:
+        return find_missing(thread, loaded.info.agent, self._definitions) is not None
+
+    async def prepare(self, run: ReadRun) -> OwnLane:
         """The lane of a run that was read; what it needs to know is known when this returns."""
+        loaded = run.loaded
         lane = await self._families.lane_of(loaded)
-        await self._families.load(loaded)
+        await self._families.load(loaded, run.before)
         if loaded.info.status in ("active", "waiting"):
             await self._servers_settled(loaded.info.agent)
         return lane

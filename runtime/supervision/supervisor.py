@@ -39,6 +39,7 @@ from hubbub.runtime.kernel.masks import FailureMasks
 from hubbub.runtime.kernel.outcome import outcome_of
 from hubbub.runtime.kernel.outcomes import Outcomes
 from hubbub.runtime.kernel.services import Services
+from hubbub.runtime.remembered.snapshots import RECORDS, offer_snapshot
 from hubbub.runtime.runs.dependencies import RunDependencies
 from hubbub.runtime.runs.model_run import ModelRun
 from hubbub.runtime.supervision.capacity import Capacity
@@ -300,10 +301,16 @@ class Supervisor:
     def _let_go(self, run_id: str, run: LiveModelRun) -> None:
         """A run that only waits leaves memory, unrecorded."""
         self._families.evicted(run_id, run.thread)
-        self._loader.recent.put(run_id, run.thread, run.lane.seq)
+        self._remember(run.lane, run.thread)
         run.close()
         del self._by_id[run_id]
         self._outcomes.changed(run_id)
+
+    def _remember(self, lane: OwnLane, thread: Thread) -> None:
+        """A run leaves memory that will come back."""
+        self._loader.recent.put(lane.run_id, thread, lane.seq)
+        if lane.seq >= RECORDS:
+            offer_snapshot(self._hub.journal, lane, thread)
 
     def _activate(self, run_id: str) -> None:
         """Take a ready run into memory."""
@@ -357,7 +364,7 @@ class Supervisor:
             self._families.ended(run_id)
             self._ended.add(run.lane)
         elif isinstance(thread, Thread):
-            self._loader.recent.put(run_id, thread, run.lane.seq)
+            self._remember(run.lane, thread)
         if isinstance(run, ModelRun) and run.thread.origin.frame:
             self._frame_left(run)
         if self.callers and (caller := self.callers.pop(run_id, None)) is not None:

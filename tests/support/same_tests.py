@@ -32,7 +32,7 @@ FILES: Final = (
     "runtime/activities/test_late_listeners", "runtime/activities/test_partial_answers",
     "runtime/activities/test_parts_in_code", "runtime/activities/test_plain_tools",
     "runtime/activities/test_questions", "runtime/finding/test_finding",
-    "runtime/kernel/test_identities", "runtime/kernel/test_recent_threads",
+    "runtime/kernel/test_identities", "runtime/remembered/test_recent_threads",
     "runtime/mcp/test_mcp_restarts", "runtime/runs/test_asked_turns",
     "runtime/runs/test_compaction", "runtime/runs/test_concurrent_code",
     "runtime/runs/test_durable_summaries", "runtime/runs/test_keyed_starts",

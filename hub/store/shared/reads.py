@@ -7,6 +7,7 @@ from typing import TypeVar
 import anyio
 
 from hubbub.hub.events import Event
+from hubbub.hub.snapshots.draft import SnapshotDraft
 from hubbub.hub.store.journal import Addressing, LoadedRun, RunInfo, Selection
 from hubbub.hub.store.reader import StoreReader
 from hubbub.hub.store.shared.link import Link
@@ -44,11 +45,25 @@ class SharedMemoryReads(ABC):
 
     async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:
         await self._reach()
-        loaded, tip = await self._kept.load(run_id, after=after), self._kept.tip
+        loaded = await self._kept.load(run_id, after=after)
+        await self._told_until(self._kept.tip)
+        return loaded
+
+    async def load_kept(self, run_id: str, version: str) -> LoadedRun | None:
+        await self._reach()
+        loaded = await self._kept.load_kept(run_id, version)
+        await self._told_until(self._kept.tip)
+        return loaded
+
+    def keep_snapshot(self, draft: SnapshotDraft) -> None:
+        """Keep it, unless the store cannot be reached: nobody waits for it."""
+        if not self.link.is_cut:
+            self._kept.keep_snapshot(draft)
+
+    async def _told_until(self, tip: int) -> None:
         self._work.set()
         while self._is_attended and self._tip < tip:
             await self._told.wait()
-        return loaded
 
     async def latest(self, run_id: str, types: Sequence[str]) -> Event | None:
         await self._reach()

@@ -21,10 +21,11 @@ import anyio
 from hubbub.hub.bus.bus import Bus, bus_of
 from hubbub.hub.events import Event
 from hubbub.hub.ports import Blobs, Secrets
+from hubbub.hub.snapshots.draft import SnapshotDraft
 from hubbub.hub.store.journal import Addressing, Commit, LoadedRun, RunInfo, Selection
 from hubbub.hub.store.reader import StoreReader
 from hubbub.hub.store.sharing import Sharing, sharing_of
-from hubbub.hub.store.store import Store
+from hubbub.hub.store.store import Store, snapshots_of
 from hubbub.runtime.simulation.injection.power_loss import TornStore
 from hubbub.runtime.simulation.story.faults import CrashMoment
 
@@ -203,6 +204,16 @@ class DyingJournal:
     async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:
         await self._alive()
         return await self.inner.load(run_id, after=after)
+
+    def keep_snapshot(self, draft: SnapshotDraft) -> None:
+        if not self.is_dead and (inner := snapshots_of(self.inner)) is not None:
+            inner.keep_snapshot(draft)
+
+    async def load_kept(self, run_id: str, version: str) -> LoadedRun | None:
+        if (inner := snapshots_of(self.inner)) is None:
+            return await self.load(run_id)
+        await self._alive()
+        return await inner.load_kept(run_id, version)
 
     async def latest(self, run_id: str, types: Sequence[str]) -> Event | None:
         await self._alive()

@@ -33,7 +33,7 @@ from hubbub.runtime.stores.postgres.server.faults import is_passing
 from hubbub.runtime.stores.sql.whole_copy import unfinished_copy
 
 __all__ = [
-    "FIRST", "UNFINISHED", "Upgrade", "check_format", "format_of", "formats", "making",
+    "FIRST", "SNAPSHOT", "UNFINISHED", "Upgrade", "check_format", "format_of", "formats", "making",
     "new_records", "newest", "upgrade",
 ]  # fmt: skip
 
@@ -61,8 +61,17 @@ class Upgrade(Struct, frozen=True, kw_only=True):
     records: tuple[str, ...] = ()
 
 
+SNAPSHOT: Final = """
+CREATE TABLE snapshot (
+  run bigint PRIMARY KEY, seq bigint NOT NULL, version text COLLATE "C" NOT NULL,
+  crc bigint NOT NULL, body bytea NOT NULL
+)
+""".strip()
+"""A snapshot is of the record that it was made of, whoever writes on that without knowing of it."""
+
 STEPS: tuple[Upgrade, ...] = (
     Upgrade(to=2, beside=1, changes=("ALTER TABLE worker ADD COLUMN told bigint",)),
+    Upgrade(to=3, beside=1, changes=(SNAPSHOT,)),
 )
 """In order, one for each format but the first."""
 

@@ -75,12 +75,18 @@ class PostgresReads(QueuedStore):
 
     async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:
         """A run, as of one moment; everything that was written by then is told when it returns."""
+        return await self._load(run_id, after, "")
 
+    async def load_kept(self, run_id: str, version: str) -> LoadedRun | None:
+        """The same, from its snapshot on if there is a sound one of this version."""
+        return await self._load(run_id, 0, version)
+
+    async def _load(self, run_id: str, after: int, version: str) -> LoadedRun | None:
         def read() -> tuple[LoadedRun | None, int]:
             self._reader_db.execute(POSTGRES.begin_reading)
             try:
                 position = self._position()
-                return self._reader.look(run_id, after), position
+                return self._reader.look(run_id, after, version), position
             finally:
                 self._reader_db.execute("COMMIT")
 

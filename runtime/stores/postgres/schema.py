@@ -9,6 +9,7 @@
     definition what each worker has declared of its agents, so that two programs that mean
                different ones by one name are not at work together
     run, address, event, waiting, accepted, note, meta    as in SQLite
+    snapshot   what long runs have come to; it follows from their events
     secret     values of variables, encrypted;  blob  contents of files, by digest
 
 Texts compare by their bytes, whatever the database's own order is.  ``event.body`` is text: it
@@ -24,6 +25,7 @@ import psycopg
 
 from hubbub.hub.errors import OperatorError
 from hubbub.runtime.stores.postgres.migrations import (
+    SNAPSHOT,
     format_of,
     formats,
     making,
@@ -89,6 +91,7 @@ CREATE TABLE tree (
   want text COLLATE "C" NOT NULL, live bigint NOT NULL, needs integer NOT NULL DEFAULT 1
 );
 CREATE INDEX tree_owner ON tree (owner);
+{SNAPSHOT};
 CREATE TABLE run (
   number bigint PRIMARY KEY,
   run_id text COLLATE "C" NOT NULL, root_run_id text COLLATE "C" NOT NULL,

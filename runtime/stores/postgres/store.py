@@ -21,6 +21,7 @@ from hubbub.hub.errors import BadValue, OperatorError, StoreFailed
 from hubbub.hub.logs import log
 from hubbub.hub.masking import words_of
 from hubbub.hub.ports import Ports, Worker
+from hubbub.hub.snapshots.draft import SnapshotDraft
 from hubbub.hub.store.declared import Declared
 from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.sharing import Sharing
@@ -326,6 +327,9 @@ class PostgresStore(PostgresReads):
             self._depths = group.depths
             self._groups.append((batch, group))
             return
+
+    async def _keep(self, draft: SnapshotDraft) -> None:
+        await self._writing.run(partial(self._writer.snapshots.keep, draft))
 
     async def _rejoin(self) -> None:
         """The lease is over: nothing is owned any more, and another one begins."""

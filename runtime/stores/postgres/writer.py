@@ -76,7 +76,7 @@ class PostgresWriter(LedgerWriter):
         self._compares = False
         """Whether others have written between the last two groups: then it is asked at once what
         has changed."""
-        super().__init__()
+        super().__init__(self._db)
 
     def _begin(self) -> None:
         """Take what is needed from the database, from now on."""

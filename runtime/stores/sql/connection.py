@@ -51,3 +51,5 @@ class SqlDialect(Struct, frozen=True, kw_only=True):
     """The same, of the table that is called ``e``."""
     event_of_run: str
     """The table ``event``, searched by the index of runs."""
+    damage: tuple[type[Exception], ...] = ()
+    """What reading a damaged part raises that leaves the others readable."""

@@ -171,6 +171,7 @@ _REMOVE: Final = (
     "DELETE FROM event WHERE run = ? AND lane <> 'hub'",
     "DELETE FROM waiting WHERE run = ?",
     "DELETE FROM accepted WHERE run = ?",
+    "DELETE FROM snapshot WHERE run = ?",
     "DELETE FROM run WHERE number = ?",
 )
 # The highest number stays: the next one would be the same, and readers know it as another run's.

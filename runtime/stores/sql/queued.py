@@ -17,7 +17,9 @@ import anyio
 import anyio.lowlevel
 
 from hubbub.hub.logs import log
+from hubbub.hub.masking import words_of
 from hubbub.hub.ports import Ports, Worker
+from hubbub.hub.snapshots.draft import SnapshotDraft
 from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.reader import StoreReader
 from hubbub.hub.task_host import TaskHost
@@ -36,6 +38,12 @@ GATHER: Final = 2
 
 MAX_BATCH: Final = 1000
 """Operations in one transaction."""
+
+MAX_DRAFTS: Final = 100
+"""Snapshots that wait to be kept; the oldest is given up for a further one."""
+
+PATIENCE: Final = 100
+"""Batches for which a snapshot waits where there is always more to write."""
 
 
 class QueuedStore(SqlReads):
@@ -63,6 +71,10 @@ class QueuedStore(SqlReads):
         self._is_forgetful = False
         self._is_open = False
         self._published: dict[str, str] = {}
+        self._drafts: dict[str, SnapshotDraft] = {}
+        """Snapshots that are to be kept when nothing else is to be done, by run."""
+        self._batches = 0
+        """Batches since one was kept, or there was none."""
         self._work = anyio.Event()
         self._begun = anyio.Event()
         self._told: anyio.Event | None = None
@@ -76,6 +88,10 @@ class QueuedStore(SqlReads):
     @abstractmethod
     async def _fail(self, error: Exception) -> None:
         """Set ``failure``: nothing is accepted from now on."""
+
+    @abstractmethod
+    async def _keep(self, draft: SnapshotDraft) -> None:
+        """Have a snapshot kept.  What it raises is told, and nothing else comes of it."""
 
     async def _announce(self, batch: Sequence[Operation]) -> None:
         """Have everybody told what has become of a batch."""
@@ -123,6 +139,8 @@ class QueuedStore(SqlReads):
         try:
             with anyio.CancelScope(shield=True):
                 await self.flush()
+                while self._drafts and not self.failure:
+                    await self._keep_one()
                 await self._catch_up()
         finally:
             await self._end()
@@ -169,7 +187,27 @@ class QueuedStore(SqlReads):
         """Drop what is submitted, or will be, and is not being written yet, without a callback."""
         self._over += len(self._queue)
         self._queue.clear()
+        self._drafts.clear()
         self._is_forgetful = True
+
+    def keep_snapshot(self, draft: SnapshotDraft) -> None:
+        """Keep a snapshot, if one is due, when nothing else is to be done."""
+        if self._is_forgetful or self.failure or not self._is_open:
+            return
+        self._drafts.pop(draft.run_id, None)
+        self._drafts[draft.run_id] = draft
+        if len(self._drafts) > MAX_DRAFTS:  # Each holds a whole conversation in memory.
+            del self._drafts[next(iter(self._drafts))]
+        self._work.set()
+
+    async def _keep_one(self) -> None:
+        """Have the next snapshot kept.  Without it its run is read as it was before."""
+        draft = self._drafts.pop(next(iter(self._drafts)))
+        self._batches = 0
+        try:
+            await self._keep(draft)
+        except Exception as error:
+            log.warning("snapshot.not_kept", run_id=draft.run_id, problem=words_of(error))
 
     def _enqueue(self, operation: Operation) -> None:
         if self._is_forgetful:
@@ -196,6 +234,10 @@ class QueuedStore(SqlReads):
         """Write batch after batch."""
         while True:
             await self._tidy()
+            has_time = not self._queue or self._batches >= PATIENCE
+            if self._drafts and has_time and not self.failure:
+                await self._keep_one()
+                continue
             if not self._queue:
                 self._work = anyio.Event()
                 await self._work.wait()
@@ -204,6 +246,7 @@ class QueuedStore(SqlReads):
                 await anyio.lowlevel.checkpoint()
             await self._prepare()
             if self._queue:
+                self._batches += 1
                 await self._write_batch()
 
     async def _write_batch(self) -> None:

@@ -17,6 +17,7 @@ from hubbub.hub.store.journal import Addressing, LoadedRun, RunInfo, Selection
 from hubbub.runtime.stores.sql.addresses import candidates
 from hubbub.runtime.stores.sql.connection import SqlConnection, SqlDialect
 from hubbub.runtime.stores.sql.rows import check_row
+from hubbub.runtime.stores.sql.snapshots import SnapshotReader
 
 __all__ = ["READ_ERRORS", "SqlReader", "SqlReads"]
 
@@ -44,6 +45,10 @@ class SqlReads(ABC):
     async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:
         """A run, as of one moment; of its own lane the events after number ``after``."""
         return await self._ask(partial(self._reader.load, run_id, after))
+
+    async def load_kept(self, run_id: str, version: str) -> LoadedRun | None:
+        """A run, from its snapshot on if there is a sound one of this version, else whole."""
+        return await self._ask(partial(self._reader.load, run_id, 0, version))
 
     async def latest(self, run_id: str, types: Sequence[str]) -> Event | None:
         """The last event in a run's own lane that is of one of these types."""
@@ -91,20 +96,23 @@ class SqlReader:
     def __init__(self, db: SqlConnection, dialect: SqlDialect) -> None:
         self._db = db
         self._dialect = dialect
+        self._snapshots = SnapshotReader(db, dialect)
 
-    def load(self, run_id: str, after: int = 0) -> LoadedRun | None:
-        """A run with its own lane (after a number) and its untaken items, as of one moment."""
+    def load(self, run_id: str, after: int = 0, version: str = "") -> LoadedRun | None:
+        """A run with its own lane (after a number, or its snapshot of a version) and its untaken
+        items, as of one moment."""
         self._db.execute(self._dialect.begin_reading)
         try:
-            return self.look(run_id, after)
+            return self.look(run_id, after, version)
         finally:
             self._db.execute("COMMIT")
 
-    def look(self, run_id: str, after: int = 0) -> LoadedRun | None:
+    def look(self, run_id: str, after: int = 0, version: str = "") -> LoadedRun | None:
         """The same, within a transaction."""
-        found = self._db.execute(_SELECT_ONE, (run_id,)).fetchone()
+        found = self._db.execute(_SELECT_LENGTH, (run_id,)).fetchone()
         if found is None:
             return None
+        *found, seq = found
         waiting = (
             "SELECT body FROM waiting JOIN event USING (position) WHERE waiting.run = ? "
             "ORDER BY waiting.seq"
@@ -114,8 +122,11 @@ class SqlReader:
         if len(items) != info.waiting:
             what = f"{info.waiting} items wait for it, {len(items)} were found; see fsck"
             raise BadValue(f"run {run_id}", what)
+        kept = None
+        if version and (snapshot := self._snapshots.find(run_id, number, seq, version)):
+            after, kept = snapshot
         return LoadedRun(
-            info=info, events=self._own_lane(run_id, number, after), after=after,
+            info=info, events=self._own_lane(run_id, number, after), after=after, kept=kept,
             waiting=items,  # type: ignore[arg-type]
         )  # fmt: skip
 
@@ -294,7 +305,10 @@ _SELECT_INFO: Final = (
     "waiting, created_at, wake_at, descriptor FROM run"
 )
 
-_SELECT_ONE: Final = f"{_SELECT_INFO} WHERE number = (SELECT number FROM address WHERE run_id = ?)"
+_ONE: Final = "WHERE number = (SELECT number FROM address WHERE run_id = ?)"
+_SELECT_ONE: Final = f"{_SELECT_INFO} {_ONE}"
+_SELECT_LENGTH: Final = f"{_SELECT_INFO.replace(' FROM run', ', seq FROM run')} {_ONE}"
+"""The same, with how many events its own lane has."""
 
 
 def _text(value: object) -> str:

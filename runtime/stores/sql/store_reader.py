@@ -23,6 +23,7 @@ from hubbub.hub.store.reader import (
 )
 from hubbub.runtime.stores.sql.connection import SqlConnection, SqlDialect
 from hubbub.runtime.stores.sql.reader import SqlReader
+from hubbub.runtime.stores.sql.snapshots import snapshot_problems
 from hubbub.runtime.stores.sql.tables import Table
 
 __all__ = ["IS_SPOKEN_TO", "PAGE", "SqlStoreReader"]
@@ -201,6 +202,10 @@ class SqlStoreReader(ABC):
     def find(self, to: str, by: Addressing) -> Sequence[str]:
         with self._reading():
             return self.runs.find(to, by)
+
+    def snapshot_problems(self) -> Iterator[tuple[str, str]]:
+        with self._reading():
+            yield from snapshot_problems(self._db)
 
     def load(self, run_id: str) -> LoadedRun | None:
         with self._reading():

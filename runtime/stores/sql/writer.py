@@ -19,7 +19,9 @@ from hubbub.hub.logs import log
 from hubbub.hub.masking import words_of
 from hubbub.hub.store.journal import Commit, RunInfo
 from hubbub.hub.store.ledger import Ledger, Writes
+from hubbub.runtime.stores.sql.connection import SqlConnection
 from hubbub.runtime.stores.sql.rows import REQUESTS, Depths, Row, StoredRows, depths_of
+from hubbub.runtime.stores.sql.snapshots import KeptSnapshots
 
 __all__ = [
     "Applied",
@@ -93,7 +95,8 @@ class LedgerWriter(ABC):
     _ledger: Ledger[Row]
     _hub_chain: int
 
-    def __init__(self) -> None:
+    def __init__(self, db: SqlConnection) -> None:
+        self.snapshots = KeptSnapshots(db)
         self._written: dict[Row, list[Event]] = {}
         self._begin()
 
@@ -190,8 +193,10 @@ class LedgerWriter(ABC):
             if row is None:
                 events += map(self._in_hub_lane, some)
                 continue
+            size = 0
             for event in some:
                 body = _body_of(event)
+                size += len(body)
                 self.tip += 1
                 row.chain = zlib.crc32(body, row.chain)
                 events.append((
@@ -201,6 +206,7 @@ class LedgerWriter(ABC):
                 # What has been taken since waits no more: nothing is to be written of that.
                 if event.lane == "in" and event.seq in row.waiting:
                     changes.waiting.append((row.number, event.seq, self.tip))
+            self.snapshots.grew(row.run_id, size)
             row.born = row.born or self.tip - len(some) + 1
             if row.descriptor is not None:
                 self._written.setdefault(row, []).extend(some)

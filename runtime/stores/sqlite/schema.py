@@ -6,6 +6,7 @@
     waiting    what is in inboxes, by where it is in ``event``
     accepted   what was accepted under a key, permanently
     note       texts by key;  secret  values of variables, which stand nowhere else;  meta
+    snapshot   what long runs have come to; it follows from their events
 
 ``event.body`` is the event as JSON text, whole; ``crc`` chains the events of a lane's run, so that
 ``hubbub fsck`` finds what has changed or is missing.
@@ -172,6 +173,7 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
                 raise OperatorError(f"{path}: nothing in it yet; open a runtime on it first")
             _check_format(db, path)
             show_as_newest(db, path)
+            _show_added(db)
             db.execute("PRAGMA query_only=1")
         except BaseException:
             db.close()
@@ -215,8 +217,8 @@ def prepare(db: sqlite3.Connection, path: Path) -> None:
         db.executescript(f"{script} PRAGMA user_version={newest()}; COMMIT;")
     _check_format(db, path)
     upgrade(db, path)
-    for index in _ADDED:
-        db.execute(index)
+    for added in _ADDED:
+        db.execute(added)
     # What a killed process has left in the log, and the tables, are on the disk from here on.
     db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
@@ -290,7 +292,13 @@ def drops_of(db: sqlite3.Connection) -> str:
     return str(found[0]) if found else "0"
 
 
+_SNAPSHOT: Final = (
+    "snapshot (run INTEGER PRIMARY KEY, seq INTEGER NOT NULL, version TEXT NOT NULL, "
+    "crc INTEGER NOT NULL, body BLOB NOT NULL)"
+)
+
 _ADDED: Final = (
+    f"CREATE TABLE IF NOT EXISTS {_SNAPSHOT}",
     """
     CREATE INDEX IF NOT EXISTS run_identity ON run(descriptor)
       WHERE inbox = 'open' AND kind IN ('user', 'cron', 'heartbeat')
@@ -306,7 +314,14 @@ _ADDED: Final = (
       WHERE parent_run_id IS NOT NULL AND status <> 'ended'
     """,
 )
-"""Also for files that an older program made; it keeps an index up to date like any other."""
+"""Also for files that an older program made; it keeps an index up to date like any other, and a
+snapshot is of the record that it was made of, whatever comes after."""
+
+
+def _show_added(db: sqlite3.Connection) -> None:
+    """Have a connection that only reads find a table that an older program did not make."""
+    if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'snapshot'").fetchone():
+        db.execute(f"CREATE TEMP TABLE {_SNAPSHOT}")
 
 
 def _is_empty(db: sqlite3.Connection) -> bool:

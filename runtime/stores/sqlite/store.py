@@ -20,6 +20,7 @@ import anyio.lowlevel
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.logs import log
 from hubbub.hub.ports import Ports
+from hubbub.hub.snapshots.draft import SnapshotDraft
 from hubbub.hub.store.mirror import Mirror
 from hubbub.hub.store.reader import StoreReader
 from hubbub.runtime.stores.sql.queued import QueuedStore
@@ -34,6 +35,7 @@ from hubbub.runtime.stores.sqlite.schema import (
     KEEP_NOTE,
     connect,
     connect_read_only,
+    is_io_error,
     mark_failed,
     store_failure,
 )
@@ -230,6 +232,15 @@ class SqliteStore(QueuedStore):
         self._depths = applied.depths
         if applied.described and self._mirror is not None:
             self._mirror.committed(applied.described, applied.tip)
+
+    async def _keep(self, draft: SnapshotDraft) -> None:
+        try:
+            await self._writing.run(partial(self._writer.snapshots.keep, draft))
+        except sqlite3.Error as error:
+            if is_io_error(error):  # What was flushed before may be lost, too.
+                await self._fail(error)
+                return
+            raise
 
     async def _checkpoint(self) -> None:
         try:

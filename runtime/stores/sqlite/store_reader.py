@@ -23,15 +23,16 @@ from hubbub.runtime.stores.sqlite.schema import connect_read_only, store_failure
 
 __all__ = ["SqliteStoreReader", "open_sqlite_reader", "reading"]
 
+UNREADABLE: Final = (sqlite3.Error, UnicodeDecodeError)
+"""What reading a damaged database raises; the latter, where its error's words are damaged too."""
+
 SQLITE: Final = SqlDialect(
     begin_reading="BEGIN",
     body="CAST(body AS BLOB)",
     body_of_e="CAST(e.body AS BLOB)",
     event_of_run="event INDEXED BY event_run",
+    damage=UNREADABLE,
 )
-
-UNREADABLE: Final = (sqlite3.Error, UnicodeDecodeError)
-"""What reading a damaged database raises; the latter, where its error's words are damaged too."""
 
 
 class SqliteStoreReader(SqlStoreReader):

@@ -29,7 +29,7 @@ class SqliteWriter(LedgerWriter):
         self._keep = keep
         """Keeps a content by its digest, durably."""
         select = "SELECT value FROM meta WHERE key = 'projected'"
-        super().__init__()
+        super().__init__(db)
         self.safe = int((db.execute(select).fetchone() or ("0",))[0])
         """Up to where the agents' folders are known to be on the disk; written with a batch."""
         self._safe_written = self.safe

@@ -34,7 +34,7 @@ from support.worlds import World, traces
 
 from hubbub import Message
 from hubbub.hub import events as e
-from hubbub.runtime.kernel import recent as recent_threads
+from hubbub.runtime.remembered import recent as recent_threads
 
 BACKENDS: dict[str, Callable[[], dict[str, Any]]] = {
     "asyncio": lambda: {"loop_factory": VirtualTimeLoop},

@@ -221,6 +221,9 @@ class Counting:
         found: LoadedRun | None = await self._inner.load(run_id, after=after)
         return found
 
+    async def load_kept(self, run_id: str, version: str) -> LoadedRun | None:
+        return await self.load(run_id)
+
     async def runs(self, **which: Any) -> Sequence[RunInfo]:
         assert which.get("root_run_id"), "every run there is, at once"
         found: Sequence[RunInfo] = await self._inner.runs(**which)

@@ -14,8 +14,8 @@ from hubbub.hub.events import Event
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import LoadedRun, Selection
 from hubbub.hub.store.memory import MemoryJournal
-from hubbub.runtime.kernel.recent import MAX_EVENTS, MIN_EVENTS, RecentThreads
 from hubbub.runtime.models.scripted import FunctionModel
+from hubbub.runtime.remembered.recent import MAX_EVENTS, MIN_EVENTS, RecentThreads
 from hubbub.runtime.stores.open import sqlite_store
 
 pytestmark = pytest.mark.anyio

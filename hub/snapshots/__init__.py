@@ -1,0 +1,1 @@
+"""Snapshots of long runs: what they are, and when one is due."""

@@ -1,0 +1,76 @@
+"""Whatever a world is made of, it lives the same life where runs come back from snapshots."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+from simulation.drawing import drawn, lived
+from support.profiles import portion
+from support.snapshots import every
+
+from hubbub.agents.snapshots.thread_text import decode_thread, encode_thread
+from hubbub.agents.state.fold import fold_all
+from hubbub.agents.state.thread import EMPTY, Thread
+from hubbub.agents.turn.crash_limit import waited
+from hubbub.agents.turn.recovery import causes_of
+from hubbub.hub import events as e
+from hubbub.hub.events import Event
+from hubbub.runtime.simulation.story.history import History
+from hubbub.runtime.spending.accounts import _limits_in
+
+
+def model_lanes(history: History) -> Iterator[list[Event]]:
+    """The own lanes of the runs of models: a step is theirs alone."""
+    for lane in history.own.values():
+        if any(isinstance(event, e.AgentStep) for event in lane):
+            yield list(lane)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """What goes wrong on purpose is logged, too."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def test_a_world_with_a_snapshot_of_every_record_lives_the_same_life() -> None:
+    for seed in portion(range(300)):
+        without = lived(drawn(seed))  # Which checks everything that holds of any world.
+        with pytest.MonkeyPatch.context() as patch:
+            every(patch, 1)
+            history = lived(drawn(seed))
+        if drawn(seed).store == "memory":  # Others take a turn to keep one, which moves the rest.
+            assert history.events == without.events, seed
+
+
+def test_from_any_snapshot_on_a_lane_says_what_all_of_it_says() -> None:
+    """All that is asked of a lane when its run comes back, at each event that may be the last one
+    in a snapshot, and for each that may be the last one before that."""
+    for seed in portion(range(1000, 1200)):
+        for lane in model_lanes(lived(drawn(seed))):
+            for end in {len(lane), len(lane) // 2, len(lane) // 3}:
+                _say_the_same(lane[:end])
+
+
+def _say_the_same(whole: list[Event]) -> None:
+    thread, before = fold_all(EMPTY, whole), EMPTY
+    for place, event in enumerate(whole):
+        before = fold_all(before, (event,))
+        rest = whole[place + 1 :]
+        if before.restarts:  # No snapshot is taken.
+            continue
+        begun = decode_thread(encode_thread(before))
+        assert begun == before and fold_all(begun, rest) == thread
+        assert causes_of(rest, begun) == causes_of(whole)
+        if not before.prompts:
+            assert waited(thread, rest) == waited(thread, whole)
+        if thread.origin.parent_run_id is None:
+            assert _limits_in(rest, begun.limits) == _limits_in(whole, None)
+        assert _staying(rest, begun) == _staying(whole, EMPTY)
+
+
+def _staying(events: list[Event], before: Thread) -> set[str]:
+    """The children whose statuses a run needs to know."""
+    started = {x.child_run_id for x in events if isinstance(x, e.AgentChild) and x.resumable}
+    return {child.run_id for child in before.family.registry} | started
