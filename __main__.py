@@ -31,7 +31,7 @@ try:
     from hubbub.runtime.cli.processes.worker_command import worker_command
     from hubbub.runtime.cli.processes.workers_demo import workers_demo
     from hubbub.runtime.cli.store_commands import store_commands
-    from hubbub.runtime.text import printable
+    from hubbub.runtime.text import printable, without_passwords
 except KeyboardInterrupt:  # As ``main`` ends, which is not there yet.
     sys.exit(130)
 
@@ -230,7 +230,7 @@ def _print(text: str) -> None:
 def _notice(text: str) -> None:
     """Print a notice on stderr; stdout stays clean."""
     if sys.stderr is not None:  # The caller may have closed it.
-        sys.stderr.write(f"hubbub: {text}\n")
+        sys.stderr.write(f"hubbub: {without_passwords(text)}\n")
 
 
 if __name__ == "__main__":

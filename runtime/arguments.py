@@ -1,7 +1,7 @@
 """What a ``Runtime`` is given, as far as no other part checks it: refused before it is used."""
 
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from hubbub.agents.definitions.variables import env_problems
 from hubbub.agents.model import is_model
@@ -14,10 +14,14 @@ from hubbub.hub.texts import check_label
 from hubbub.hub.values import check_counts, check_grace
 from hubbub.runtime.supervision.restore import RestorePolicy
 
-__all__ = ["Role", "check_arguments", "check_role"]
+__all__ = ["MAX_CAPACITY", "Role", "check_arguments", "check_role"]
 
 Role: TypeAlias = Literal["worker", "channel"]
 """What a process does on a store that several share: drive runs, or only carry channels."""
+
+
+MAX_CAPACITY: Final = 1_000_000_000
+"""How many trees a process can be said to take, at most."""
 
 
 def check_arguments(
@@ -88,6 +92,9 @@ def check_role(
         raise BadValue("role", f'expected "worker" or "channel", not {shown(role)}')
     if capacity is not None:
         check_counts(1, capacity=capacity)
+        if isinstance(capacity, int) and capacity > MAX_CAPACITY:
+            words = f"expected at most {MAX_CAPACITY:,}; leave it out for any number"
+            raise BadValue("capacity", words)
         if role == "channel":
             raise BadValue("capacity", 'a process with role="channel" drives no runs; leave it out')
     if not isinstance(replace_agents, bool):

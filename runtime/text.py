@@ -14,6 +14,7 @@ __all__ = [
     "printable",
     "printable_json",
     "read_head",
+    "without_passwords",
 ]
 
 HEAD: Final = 8192
@@ -66,6 +67,11 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else _escaped(char) for char in text)
 
 
+def without_passwords(text: str) -> str:
+    """``text`` without the passwords of the addresses in it, wherever their user has put them."""
+    return _PASSWORD.sub(r"\1:…@", text)
+
+
 def printable_json(text: str) -> str:
     """JSON that a terminal can be shown: its controls, and what turns the direction of a line, are
     escaped.  It means the same."""
@@ -83,3 +89,7 @@ def _escaped(char: str) -> str:
     if "\udc80" <= char <= "\udcff":  # A byte that is no UTF-8 (surrogateescape).
         return f"\\x{ord(char) - 0xDC00:02x}"
     return char.encode("unicode_escape", "backslashreplace").decode()
+
+
+_PASSWORD: Final = re.compile(r"""(\b[A-Za-z][\w+.-]*:/{1,2}[^\s:/@'"]*):[^\s'"]*@""")
+"""A path has lost a slash."""

@@ -882,3 +882,31 @@ def test_a_chat_with_a_name_is_gone_on_with(here: Path) -> None:
     assert "1 so far" in out, "without a name it is a new conversation"
     code, _, err = hubbub_here("chat", name, "--session", "a/b", say="hello\n", cwd=here)
     assert code == 2 and is_one_line(err)
+
+
+ADDRESS = "postgresql://u:pl4nted@127.0.0.1:1/d"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["worker", ADDRESS], ["serve", ADDRESS], ["chat", ADDRESS], ["demo", ADDRESS],
+        ["runs", ADDRESS], ["import", ADDRESS], ["reply", ADDRESS], [ADDRESS],
+        ["compact", ADDRESS], ["show", ADDRESS], ["serve", "--host", ADDRESS],
+        ["worker", "x", "--capacity", ADDRESS], ["worker", "x", "--backend", ADDRESS],
+        ["runs", "--store", f"sqlite:{ADDRESS}"], ["migrate", f"sqlite:{ADDRESS}", "sqlite:x"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_an_address_in_the_wrong_place_shows_no_password(
+    arguments: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HUBBUB_DEBUG", raising=False)
+    assert main(arguments) != 0
+    shown = capsys.readouterr()
+    assert "pl4nted" not in shown.out + shown.err and shown.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

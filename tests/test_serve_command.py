@@ -98,6 +98,10 @@ def test_of_two_runtimes_one_must_be_named(here: Path) -> None:
         (["--port", "70000", "--store", "memory"], "expected a number from 0 to 65535"),
         (["my_desk", "--store", "memory"], "has a store of its own; leave --store out"),
         (["my_nowhere"], "there is no module"),
+        (
+            ["--store", "postgresql://h/d", "--role", "worker"],
+            "give MODULE:NAME, or leave",
+        ),
     ],
 )
 def test_what_cannot_be_served_is_one_line_and_nothing_is_opened(

@@ -2,14 +2,19 @@
 
 import logging
 import signal
+import socket
+import struct
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from support.postgres import SECRETS_KEY
 from support.worker_process import WorkerProcess
 
 from hubbub.__main__ import main
@@ -110,7 +115,9 @@ def test_a_second_signal_leaves_at_once(here: Path) -> None:
         (["my_agents", "--store", "postgresql://u@127.0.0.1:1/x"], "127.0.0.1:1"),
         (["my_agents", "--store", "postgresql://u:p@w@h/x"], "with %40 for an @"),
         (["my_agents", "--capacity", "0"], "--capacity 0: expected a number of at least 1"),
+        (["my_agents", "--capacity", "1000000001"], "expected a number of at most 1000000000"),
         (["my_agents", "--grace", "-1"], "grace"),
+        (["my_agents", "--store", "sqlite:postgresql://u:p@h/x"], 'expected "sqlite:PATH"'),
         (["my_desk:desk", "--capacity", "5"], "has settings of its own; leave --capacity out"),
         (["my_desk:desk", "--store", "memory"], "has a store of its own; leave --store out"),
         (["my_nowhere"], "there is no module"),
@@ -143,6 +150,7 @@ def test_people_read_of_trees_and_of_the_way_to_the_store() -> None:
         log.info("trees.handed_over", count=12_000)
         log.warning("trees.lost", count=3)
         log.warning("store.waits", problem="the server is gone\x1b[2J", patience=60.0)
+        log.info("store.back", place="there", waited=12.5)
         log.info("schedule.fired", schedule="x")
         log.warning("run.suspected", run_id="r-1")
     words = [line.partition(" ")[2] for line in out]
@@ -150,6 +158,7 @@ def test_people_read_of_trees_and_of_the_way_to_the_store() -> None:
         "claimed 1 tree", "handed over 12,000 trees",
         "lost 3 trees: the lease was over, so others may drive them",
         "waiting for the store, for up to 60 s: the server is gone\\x1b[2J",
+        "the store is back after 12.5 s",
     ]  # fmt: skip
     assert err == ["run.suspected run_id='r-1'"]
 
@@ -167,3 +176,36 @@ def test_machines_read_everything_with_its_fields_and_what_was_raised() -> None:
     assert died["level"] == "error" and "ValueError: odd" in died["exception"]
     assert err == []
     assert WorkerLog not in map(type, logging.getLogger("hubbub").handlers)
+
+
+STARTING = b"SFATAL\0C57P03\0Mthe database system is starting up\0\0"
+
+
+def _starts_for_ever(server: socket.socket) -> None:
+    """Answer as a PostgreSQL server that is starting."""
+    with suppress(OSError):
+        while True:
+            connection, _ = server.accept()
+            with connection:
+                while (said := connection.recv(4096))[4:8] == b"\x04\xd2\x16\x2f":
+                    connection.sendall(b"N")  # It speaks no TLS.
+                if said:
+                    connection.sendall(b"E" + struct.pack("!i", len(STARTING) + 4) + STARTING)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_worker_that_is_told_to_leave_before_it_has_joined_has_failed(
+    here: Path, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HUBBUB_SECRETS_KEY", SECRETS_KEY)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=_starts_for_ever, args=(server,), daemon=True).start()
+        place = f"postgresql://u@127.0.0.1:{server.getsockname()[1]}/d"
+        with WorkerProcess(here, "my_agents", "--store", place, "--backend", backend) as worker:
+            worker.wait_for("waiting for the store")
+            worker.signal(signal.SIGTERM)
+            assert worker.wait(30) == 1
+            assert worker.stderr == (
+                f"hubbub: {place}: told to leave before it had joined; nothing was done\n"
+            )
+        server.shutdown(socket.SHUT_RDWR)

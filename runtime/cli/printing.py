@@ -69,10 +69,12 @@ def document(value: Any) -> str:
     return printable_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
-def at_least(least: int, name: str, number: int) -> int:
-    """``number``; raises ``OperatorError`` for one below ``least``."""
-    if number < least or number > sys.maxsize:
+def at_least(least: int, name: str, number: int, most: int = sys.maxsize) -> int:
+    """``number``; raises ``OperatorError`` for one below ``least`` or above ``most``."""
+    if number < least:
         raise OperatorError(f"{name} {number}: expected a number of at least {least}")
+    if number > most:
+        raise OperatorError(f"{name} {number}: expected a number of at most {most}")
     return number
 
 

@@ -18,7 +18,7 @@ from hubbub.hub.errors import OperatorError
 from hubbub.hub.store.reader import StoreReader
 from hubbub.runtime.inspection.imports import renew_folders
 from hubbub.runtime.inspection.record_check import RecordCheck
-from hubbub.runtime.stores.open import folder_of_store, open_copy, open_original
+from hubbub.runtime.stores.open import folder_of_store, identity_of_store, open_copy, open_original
 from hubbub.runtime.stores.sql.tables import EVENTS, TABLES
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def migrate_store(source: str, target: str, *, tell: Tell | None = None) -> Migr
     """
     tell = tell or (lambda _: None)
     with open_original(source) as original:
-        if _is_same(source, target):
+        if identity_of_store(source) == identity_of_store(target):
             words = "is the store itself; name another one to copy it to"
             raise OperatorError(f"{original.place}: {words}")
         with open_copy(target, original.name) as copy:
@@ -85,13 +85,6 @@ def _make_folders(target: str, reader: StoreReader, counts: dict[str, int], tell
     if counts[EVENTS.name] >= STEP:
         tell("the copy is complete; now the agents' folders")
     return renew_folders(folder, reader, reader.described())
-
-
-def _is_same(source: str, target: str) -> bool:
-    one, other = folder_of_store(source), folder_of_store(target)
-    if one is None or other is None:
-        return source == target
-    return one.database == other.database
 
 
 def _copy(original: "SqlOriginal", copy: "SqlCopy", tell: Tell) -> dict[str, int]:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from hubbub.runtime.stores.sqlite.whole_copy import SqliteCopy, SqliteOriginal
 
 __all__ = [
-    "DEFAULT_STORE", "folder_of_store", "open_copy", "open_intake", "open_original", "open_reader",
-    "open_store", "place_of_store", "sqlite_store", "watch_of",
+    "DEFAULT_STORE", "folder_of_store", "identity_of_store", "open_copy", "open_intake",
+    "open_original", "open_reader", "open_store", "place_of_store", "sqlite_store", "watch_of",
 ]  # fmt: skip
 
 DEFAULT_STORE: Final = "sqlite:.hubbub"
@@ -195,6 +195,20 @@ def folder_of_store(store: str) -> "DataFolder | None":
     return None if _postgres_address(store) is not None else DataFolder(_path(store))
 
 
+def identity_of_store(store: str) -> tuple[str, ...]:
+    """What two texts that name one store have in common, however they spell it.
+
+    Raises ``BadValue`` for a text that names no store that is kept, and ``OperatorError`` where a
+    server cannot be asked.
+    """
+    if (address := _postgres_address(store)) is not None:
+        from hubbub.runtime.stores.postgres.whole_copy import identity_in
+
+        return identity_in(address)
+    folder = folder_of_store(store)
+    return (str(folder.database),) if folder is not None else ()
+
+
 def place_of_store(store: str) -> str:
     """What messages call the store that a text names: no password is in it.
 
@@ -231,7 +245,7 @@ def _path(store: str) -> str:
     if store == "memory":
         raise BadValue("store", "one in memory ends with its program; give sqlite:PATH")
     kind, _, path = store.partition(":")
-    if kind != "sqlite" or not path:
+    if kind != "sqlite" or not path or "://" in path:  # An address, which may hold a password.
         given = f", not '{kind}:…'" if kind in OTHERS and ":" in store else ""
         expected = 'expected "sqlite:PATH", "postgresql://…" or "memory"'
         raise BadValue("store", expected + given)

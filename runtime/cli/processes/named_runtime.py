@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.ports import Ports
-from hubbub.runtime.arguments import Role
+from hubbub.runtime.arguments import MAX_CAPACITY, Role
 from hubbub.runtime.cli.printing import at_least
 from hubbub.runtime.runtime import Runtime
 from hubbub.runtime.stores.open import DEFAULT_STORE, open_store, place_of_store
@@ -61,7 +61,7 @@ def named_runtime(
         place = "the store of its module"
         return NamedRuntime(runtime=found, begin=_nothing, name=str(module), place=place)
     if settings.capacity is not None:
-        at_least(1, "--capacity", settings.capacity)
+        at_least(1, "--capacity", settings.capacity, MAX_CAPACITY)
     role = settings.role or role
     text = settings.store or DEFAULT_STORE
     name = settings.name or f"{socket.gethostname()}:{os.getpid()}"

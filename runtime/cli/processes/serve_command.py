@@ -115,6 +115,11 @@ def serve_command(screen: CommandScreen, server: HubServer) -> Callable[..., int
 def _made(module: str | None, settings: ProcessSettings) -> NamedRuntime:
     """Without a module, a store that workers share is served for them."""
     is_shared = (settings.store or "").startswith(("postgresql:", "postgres:"))
+    if module is None and is_shared and settings.role == "worker":
+        raise OperatorError(
+            "--role worker: no agents are named, and the demo's would join those of this store; "
+            "give MODULE:NAME, or leave the role out to serve what workers run"
+        )
     role: Role = "channel" if module is None and is_shared else "worker"
     return named_runtime(module, settings, role=role, grace=GRACE)
 
@@ -130,7 +135,7 @@ async def _serve(screen: CommandScreen, server: HubServer, made: NamedRuntime, a
                 await server.serve(runtime.hub, at, partial(_say, screen, made, at))
         group.cancel_scope.cancel()
     if failure := runtime.hub.journal.failure:
-        screen.notice(f"store {made.place}: {failure}")
+        screen.notice(failure)
         return FAILED
     return 0
 

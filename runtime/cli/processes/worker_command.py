@@ -142,8 +142,10 @@ class _Work:
                         await anyio.lowlevel.checkpoint()
             group.cancel_scope.cancel()
         self._log.say("worker.left", "left", worker=self._name)
+        if not self._is_joined:
+            self._failure = f"{self._place}: told to leave before it had joined; nothing was done"
         if self._failure:
-            self._screen.notice(f"store {self._place}: {self._failure}")
+            self._screen.notice(self._failure)
         return FAILED if self._failure else self._code
 
     def _joined(self) -> None:

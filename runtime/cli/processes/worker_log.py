@@ -31,6 +31,7 @@ SAID: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
     "store.waits": lambda fields: (
         f"waiting for the store, for up to {fields['patience']:g} s: {fields['problem']}"
     ),
+    "store.back": lambda fields: f"the store is back after {fields['waited']:g} s",
     "store.failed": lambda fields: f"the store has failed: {fields['problem']}",
 }
 """What is logged that people want to see of a worker, in words."""

@@ -115,6 +115,8 @@ class _Told:
                 self._say(f"{name} has lost {many(count, 'tree')}: its lease was over")
             case "store.waits":
                 self._say(f"{name} waits for the server")
+            case "store.back":
+                self._say(f"{name} has the server back")
 
 
 class _Play:

@@ -23,7 +23,7 @@ from hubbub.hub.logs import log
 from hubbub.hub.ports import Clock, Worker
 from hubbub.hub.store.placement import surplus
 from hubbub.runtime.stores.postgres.lease import WorkerLease
-from hubbub.runtime.stores.postgres.server.faults import is_passing
+from hubbub.runtime.stores.postgres.server.faults import is_passing, postgres_wait
 from hubbub.runtime.stores.postgres.share import PostgresShare
 from hubbub.runtime.stores.postgres.tail import CLAIMS, Look, Page, Pause, Tail
 
@@ -196,7 +196,8 @@ class Hearing:
                 if not (isinstance(error, psycopg.Error) and is_passing(error)):
                     await self._host.fail(error)
                     return
-                log.warning("store.unheard", exc_info=error)
+                words = postgres_wait(self._lease.db.address.place, error)
+                log.warning("store.unheard", problem=words)
             wait = min(POLL, max(0.0, due - clock.monotonic()))
             after = None if self._share.sharer is None else self._host.tip
             self._is_waiting = True

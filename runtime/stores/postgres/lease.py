@@ -29,8 +29,8 @@ from hubbub.runtime.stores.sql.in_use import StoreInUse
 from hubbub.runtime.stores.sql.rows import PUT_NOTE
 
 __all__ = [
-    "FREE", "TTL", "ServerGoneBack", "WorkerLease", "holder_of", "lock_alone", "share_lock",
-    "take_alone",
+    "FREE", "TTL", "LeaseOver", "ServerGoneBack", "WorkerLease", "holder_of", "lock_alone",
+    "share_lock", "take_alone",
 ]  # fmt: skip
 
 TTL: Final = 6.0
@@ -53,6 +53,10 @@ GONE_BACK: Final = (
 
 class ServerGoneBack(OperatorError):
     """What was acknowledged to this process is not there any more."""
+
+
+class LeaseOver(Exception):
+    """Others own the trees of this process now; nothing of the group is written."""
 
 
 class WorkerLease:

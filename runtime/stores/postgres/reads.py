@@ -11,16 +11,16 @@ import anyio
 import psycopg
 
 from hubbub.hub.errors import StoreFailed
-from hubbub.hub.logs import log
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import LoadedRun, RunInfo
 from hubbub.hub.store.reader import StoreReader, StoreUnreadable
 from hubbub.hub.values import check_grace
 from hubbub.runtime.stores.postgres.hearing import Hearing
-from hubbub.runtime.stores.postgres.lease import WorkerLease
+from hubbub.runtime.stores.postgres.lease import LeaseOver, WorkerLease
 from hubbub.runtime.stores.postgres.server.address import PostgresAddress
 from hubbub.runtime.stores.postgres.server.connection import POSTGRES, PostgresConnection
 from hubbub.runtime.stores.postgres.server.faults import is_passing, postgres_failure
+from hubbub.runtime.stores.postgres.server.outage import Outage
 from hubbub.runtime.stores.postgres.share import PostgresShare
 from hubbub.runtime.stores.postgres.store_reader import PostgresStoreReader, open_postgres_reader
 from hubbub.runtime.stores.sql.queued import QueuedStore
@@ -48,30 +48,38 @@ class PostgresReads(QueuedStore):
         check_grace("patience", patience)
         self._address = address
         self._patience = patience
+        self._outage = Outage(address.place, self._ports.clock, patience)
 
     async def persist(self, do: Callable[[], Awaitable[T]]) -> T:
         """Do something again and again while what is in its way passes, within ``patience``."""
         clock = self._ports.clock
         until: float | None = None
-        wait = FIRST_WAIT
-        while True:
-            began = clock.monotonic()
-            try:
-                return await do()
-            except (psycopg.Error, StoreUnreadable) as error:
-                cause = error.__cause__ if isinstance(error, StoreUnreadable) else error
-                if cause is None or not is_passing(cause):
+        wait, is_back = FIRST_WAIT, False
+        try:
+            while True:
+                began = clock.monotonic()
+                try:
+                    found, is_back = await do(), True
+                    return found
+                except (psycopg.Error, StoreUnreadable) as error:
+                    cause = error.__cause__ if isinstance(error, StoreUnreadable) else error
+                    if cause is None or not is_passing(cause):
+                        raise
+                    if until is None:
+                        until = clock.monotonic() + self._patience
+                        self._outage.begins(cause)
+                    if clock.monotonic() >= until:
+                        raise
+                except LeaseOver:  # The server has said so.
+                    is_back = True
                     raise
-                if until is None:
-                    until = clock.monotonic() + self._patience
-                    words = postgres_failure(self._address.place, cause)
-                    log.warning("store.waits", problem=words, patience=self._patience)
-                if clock.monotonic() >= until:
-                    raise
-            # From one beginning to the next: who has waited in vain, be it for its turn or for an
-            # answer, asks again at once.
-            await clock.sleep(max(FIRST_WAIT, wait - (clock.monotonic() - began)))
-            wait = min(2 * wait, LONGEST_WAIT)
+                # From one beginning to the next: who has waited in vain, be it for its turn or for
+                # an answer, asks again at once.
+                await clock.sleep(max(FIRST_WAIT, wait - (clock.monotonic() - began)))
+                wait = min(2 * wait, LONGEST_WAIT)
+        finally:
+            if until is not None:
+                self._outage.ends(is_back=is_back)
 
     async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:
         """A run, as of one moment; everything that was written by then is told when it returns."""

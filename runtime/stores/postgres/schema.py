@@ -177,8 +177,9 @@ def make_schema(db: PostgresConnection, name: str) -> bool:
     Those of an older format are upgraded.
 
     ``name`` is what a new store is called.  Raises ``OperatorError`` for tables that this program
-    may not work on.
+    may not work on, and for a role that may not read and write them.
     """
+    _check_role(db)
     found, is_new = format_of(db), False
     if found is None:
         with making(db):
@@ -192,6 +193,40 @@ def make_schema(db: PostgresConnection, name: str) -> bool:
         upgrade(db.address)
     _add_definition(db)
     return is_new
+
+
+def _check_role(db: PostgresConnection) -> None:
+    """Raise ``OperatorError`` for a role that only reads, or that may not read and write what there
+    is of the tables."""
+    place, schema = db.address.place, db.address.schema
+    is_reading, lacks_tables, lacks_sequence, role = db.execute(
+        _RIGHTS, (_names().split(", "), ["SELECT", "INSERT", "UPDATE", "DELETE"])
+    ).fetchone()
+    if is_reading:
+        raise OperatorError(
+            f"{place}: the role {role} only reads here (default_transaction_read_only=on); give "
+            f"another one, or let it write: ALTER ROLE {role} SET default_transaction_read_only = "
+            "off"
+        )
+    if lacks_tables or lacks_sequence:
+        lacks = "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES"
+        if not lacks_tables:
+            lacks = "USAGE ON ALL SEQUENCES"
+        raise OperatorError(
+            f"{place}: the role {role} lacks rights on what this store is made of; have their "
+            f"owner grant them: GRANT {lacks} IN SCHEMA {schema} TO {role}"
+        )
+
+
+_RIGHTS: Final = (
+    "SELECT current_setting('transaction_read_only') = 'on', EXISTS (SELECT 1 FROM "
+    "unnest(?1::text[]) AS own (name), unnest(?2::text[]) AS wanted (privilege) "
+    "WHERE to_regclass(name) IS NOT NULL "
+    "AND NOT has_table_privilege(to_regclass(name), privilege)), "
+    "to_regclass('run_number') IS NOT NULL "
+    "AND NOT has_sequence_privilege(to_regclass('run_number'), 'USAGE'), "
+    "quote_ident(current_user)"
+)
 
 
 def _add_definition(db: PostgresConnection) -> None:

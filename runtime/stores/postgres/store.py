@@ -30,7 +30,7 @@ from hubbub.hub.values import check_grace
 from hubbub.runtime.stores.postgres.blobs import PostgresBlobs
 from hubbub.runtime.stores.postgres.bus import PostgresBus
 from hubbub.runtime.stores.postgres.hearing import Hearing
-from hubbub.runtime.stores.postgres.lease import TTL, WorkerLease
+from hubbub.runtime.stores.postgres.lease import TTL, LeaseOver, WorkerLease
 from hubbub.runtime.stores.postgres.reads import PostgresReads
 from hubbub.runtime.stores.postgres.schema import check_server, make_schema
 from hubbub.runtime.stores.postgres.sealing import Seal
@@ -40,7 +40,7 @@ from hubbub.runtime.stores.postgres.server.faults import is_passing, postgres_fa
 from hubbub.runtime.stores.postgres.share import PostgresShare
 from hubbub.runtime.stores.postgres.store_reader import PostgresStoreReader
 from hubbub.runtime.stores.postgres.tail import Look, Page, Tail
-from hubbub.runtime.stores.postgres.writer import Group, LeaseOver, PostgresWriter
+from hubbub.runtime.stores.postgres.writer import Group, PostgresWriter
 from hubbub.runtime.stores.sql.writer import Attempt, Operation
 
 __all__ = ["PostgresStore"]

@@ -40,13 +40,37 @@ from hubbub.runtime.stores.sql.whole_copy import (
     unfinished_copy,
 )
 
-__all__ = ["PostgresCopy", "PostgresOriginal", "open_postgres_copy", "open_postgres_original"]
+__all__ = [
+    "PostgresCopy", "PostgresOriginal", "identity_in", "open_postgres_copy",
+    "open_postgres_original",
+]  # fmt: skip
+
+_IDENTITY: Final = (
+    "SELECT system_identifier, (SELECT oid FROM pg_database WHERE datname = current_database()) "
+    "FROM pg_control_system()"
+)
 
 UNBOUNDED: Final = (
     "SELECT set_config(name, '0', true) FROM pg_settings WHERE name IN ('statement_timeout', "
     "'idle_in_transaction_session_timeout', 'transaction_timeout')"
 )
 """A copy takes as long as it takes."""
+
+
+def identity_in(address: PostgresAddress) -> tuple[str, ...]:
+    """What a schema is, whatever the server is called: cluster, database, schema.
+
+    Raises ``OperatorError`` where it cannot be asked.
+    """
+    db = PostgresConnection(address, f"hubbub:{address.schema}:migrate")
+    try:
+        db.connect()
+        cluster, database = db.execute(_IDENTITY).fetchone()
+    except psycopg.Error as error:
+        raise OperatorError(postgres_failure(address.place, error)) from None
+    finally:
+        db.close()
+    return (str(cluster), str(database), address.schema)
 
 
 class PostgresOriginal(SqlOriginal):

@@ -18,7 +18,7 @@ from msgspec import Struct
 from hubbub.hub.errors import BadValue
 from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.ledger import Ledger
-from hubbub.runtime.stores.postgres.lease import WorkerLease
+from hubbub.runtime.stores.postgres.lease import LeaseOver, WorkerLease
 from hubbub.runtime.stores.postgres.rows import PostgresRows
 from hubbub.runtime.stores.postgres.sealing import Seal
 from hubbub.runtime.stores.postgres.server.faults import is_of_contents
@@ -34,11 +34,7 @@ from hubbub.runtime.stores.sql.writer import (
     SecretChange,
 )
 
-__all__ = ["PUT_CONTENT", "Group", "LeaseOver", "PostgresWriter"]
-
-
-class LeaseOver(Exception):
-    """Others own the trees of this process now; nothing of the group is written."""
+__all__ = ["PUT_CONTENT", "Group", "PostgresWriter"]
 
 
 class Group(Struct, frozen=True):

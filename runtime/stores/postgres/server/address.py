@@ -3,7 +3,7 @@
 import hashlib
 import re
 from typing import Any, Final
-from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -108,11 +108,14 @@ def _parsed(text: str) -> tuple[dict[str, Any], str] | None:
         wanted = [value for key, value in query if key == "schema"]
         others = [each for each in query if each[0] != "schema"]
         rest = urlencode(others, safe="/:,", quote_via=quote)
-        found = dict(conninfo_to_dict(urlunsplit((*parts[:3], rest, ""))))
+        # Without a host, which a socket's address may be, ``urlunsplit`` leaves out the slashes.
+        found = dict(conninfo_to_dict(f"{parts.scheme}://{parts.netloc}{parts.path}?{rest}"))
     except (ValueError, psycopg.Error):
         return None
     ports = str(found.get("port", "")).split(",")
-    if _may_show_a_password(parts) or not all(port.isdecimal() or not port for port in ports):
+    is_url = text[len(parts.scheme) :].startswith("://")
+    are_ports = all(port.isdecimal() or not port for port in ports)
+    if not (is_url and are_ports) or _may_show_a_password(parts):
         return None
     return found, wanted[-1] if wanted else SCHEMA
 

@@ -145,12 +145,18 @@ class PostgresConnection:
         and another server may be the one that takes what is written.
         """
         db = self._connected
+        failure: psycopg.Error | None = None
         try:
             with db.pipeline():
-                yield
-        except psycopg.Error:
+                try:
+                    yield
+                except psycopg.Error as error:  # Which psycopg would write to the program's log.
+                    failure = error
+        except psycopg.Error as error:
+            failure = failure or error
+        if failure is not None:
             self.close()
-            raise
+            raise failure
         db.check_replicated()
 
     def listen(self, channel: str, heard: Callable[[str], None]) -> None:

@@ -5,13 +5,14 @@ contents    a value that no table can hold, a row that is there already: one com
 the rest    is for people, as one line with a remedy
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 import psycopg
 
 from hubbub.hub.errors import OperatorError
 
-__all__ = ["is_of_contents", "is_passing", "postgres_failure"]
+__all__ = ["is_of_contents", "is_passing", "postgres_failure", "postgres_wait"]
 
 PASSING: Final = frozenset((
     "40001", "40P01", "55P03", "57014",  # Another transaction was in the way, or somebody.
@@ -35,6 +36,19 @@ REMEDIES: Final = {
 """By the beginning of a code of PostgreSQL; the longest that fits counts."""
 
 AWAY: Final = "start the server, or give the right host and port"
+
+WHILE_WAITING: Final = {
+    "4": "another transaction is in the way: look for one that stands still (pg_stat_activity)",
+    "55P03": "another transaction is in the way: look for one that stands still (pg_stat_activity)",
+    "57014": "somebody has cancelled it: it is tried again",
+    "25006": "it takes no writes: wait until it is the primary, or let it write "
+             "(default_transaction_read_only)",
+    "53": "free some space, or memory",
+    "53300": "close other connections, or raise max_connections",
+}  # fmt: skip
+"""What to do while it is tried again, by the beginning of a code; the longest that fits counts."""
+
+GONE: Final = "start the server, or mend the way there; what was submitted is kept meanwhile"
 
 
 def is_passing(error: BaseException) -> bool:
@@ -61,23 +75,43 @@ def is_of_contents(error: Exception) -> bool:
 
 def postgres_failure(place: str, error: BaseException) -> str:
     """What is wrong, and what to do, in one line."""
-    code = getattr(error, "sqlstate", None) or ""
+    code, words = _said(error)
+    remedy = _by_code(REMEDIES, code)
+    if not remedy and code:
+        remedy = "look at the server's log, and start again: what was acknowledged is kept"
+    elif not remedy:
+        remedy = _of_client(words)
+    return _line(place, code, words, remedy)
+
+
+def postgres_wait(place: str, error: BaseException) -> str:
+    """What is waited for, and what to do about it meanwhile, in one line."""
+    code, words = _said(error)
+    return _line(place, code, words, _by_code(WHILE_WAITING, code) or GONE)
+
+
+def _said(error: BaseException) -> tuple[str, str]:
+    """The code, which may be empty, and the words of an error."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     # Of several attempts to connect the last line says what came of the last one.
     line = lines[-1] if lines[0].startswith("Multiple connection attempts") else lines[0]
-    words = " ".join(line.split()).removeprefix("- ")
-    remedy = AWAY
-    for length in (5, 2):
-        if code[:length] in REMEDIES:
-            remedy = REMEDIES[code[:length]]
-            break
-    else:
-        if code:
-            remedy = "look at the server's log, and start again: what was acknowledged is kept"
-        elif 'database "' in words and "does not exist" in words:
-            remedy = REMEDIES["3D"]
-        elif any(text in words for text in ("password", "authentication", 'role "', "pg_hba")):
-            remedy = REMEDIES["28"]
-        elif "connect" not in words and "server" not in words and "resolve" not in words:
-            remedy = "look at the address and at the server's log"
+    return getattr(error, "sqlstate", None) or "", " ".join(line.split()).removeprefix("- ")
+
+
+def _by_code(remedies: Mapping[str, str], code: str) -> str:
+    return next((remedies[code[:n]] for n in (5, 2, 1) if code[:n] in remedies), "")
+
+
+def _of_client(words: str) -> str:
+    """What to do about an error that no server has sent."""
+    if 'database "' in words and "does not exist" in words:
+        return REMEDIES["3D"]
+    if any(text in words for text in ("password", "authentication", 'role "', "pg_hba")):
+        return REMEDIES["28"]
+    if "connect" not in words and "server" not in words and "resolve" not in words:
+        return "look at the address and at the server's log"
+    return AWAY
+
+
+def _line(place: str, code: str, words: str, remedy: str) -> str:
     return f"{place}: {words}{f' ({code})' if code else ''}; {remedy}"

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
+import anyio
 import pytest
 from support.postgres import SECRETS_KEY, Server
 
@@ -123,6 +124,42 @@ async def test_a_role_without_rights_is_told_which(server: Server) -> None:
     server.query("CREATE ROLE weak LOGIN")
     said = await problem_of(server.dsn("unmade", user="weak"))
     assert "permission denied for database test" in said and "GRANT CREATE ON DATABASE" in said
+
+
+@pytest.mark.parametrize(
+    ("rights", "words"),
+    [
+        (("TABLES",), "GRANT USAGE ON ALL SEQUENCES IN SCHEMA {} TO "),
+        (("SEQUENCES",), "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {} TO "),
+    ],
+)
+async def test_a_role_that_lacks_a_right_is_told_how_to_get_it(
+    server: Server, rights: tuple[str, ...], words: str
+) -> None:
+    schema = server.new_schema()
+    address, role = server.dsn(schema), f"partly_{schema}"
+    async with Runtime(store=PostgresStore(address)):
+        pass
+    server.query(f"CREATE ROLE {role} LOGIN")
+    server.query(f"GRANT USAGE ON SCHEMA {schema} TO {role}")
+    for what in rights:
+        server.query(f"GRANT ALL ON ALL {what} IN SCHEMA {schema} TO {role}")
+    said = await problem_of(address.replace("hubbub@", f"{role}@"))
+    grant = words.format(schema) + role
+    assert grant in said
+    server.query(grant[grant.index("GRANT") :])
+    async with Runtime(store=PostgresStore(address.replace("hubbub@", f"{role}@"))):
+        pass
+
+
+@pytest.mark.usefixtures("nothing_written")
+async def test_a_role_that_only_reads_is_refused_at_once(server: Server) -> None:
+    server.query("DROP ROLE IF EXISTS reading")
+    server.query("CREATE ROLE reading LOGIN")
+    server.query("ALTER ROLE reading SET default_transaction_read_only = on")
+    with anyio.fail_after(5):
+        said = await problem_of(server.dsn("unmade", user="reading"))
+    assert "ALTER ROLE reading SET default_transaction_read_only = off" in said
 
 
 async def test_a_role_that_may_not_use_the_schema_is_told(server: Server) -> None:
@@ -370,3 +407,17 @@ def test_a_lease_that_no_clock_could_wait_for_is_refused(ttl: float) -> None:
     with pytest.raises(BadValue, match="ttl: expected") as caught:
         PostgresStore("postgresql://x@/y", ttl=ttl)
     one_line(caught.value)
+
+
+async def test_a_socket_is_an_address_without_a_user_and_a_host(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGUSER", "hubbub")
+    schema = server.new_schema()
+    address = f"postgresql:///test?host={server.folder}&port={server.port}&schema={schema}"
+    async with Runtime(store=PostgresStore(address)) as rt:
+        assert str(server.folder) in repr(rt.hub.journal)
+    monkeypatch.setenv("PGHOST", str(server.folder))
+    monkeypatch.setenv("PGPORT", str(server.port))
+    async with Runtime(store=PostgresStore(f"postgresql:///test?schema={schema}")):
+        pass

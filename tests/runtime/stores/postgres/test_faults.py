@@ -397,3 +397,25 @@ def test_a_pipeline_that_fails_leaves_no_statement_that_the_server_does_not_know
             with pytest.raises(psycopg.errors.DivisionByZero):
                 ask(divisor)
     db.close()
+
+
+def _many(db: PostgresConnection) -> None:
+    db.executemany("SELECT pg_terminate_backend(?)", [(db.pid,)] * 5)
+
+
+def _pipelined(db: PostgresConnection) -> None:
+    with db.pipeline():
+        for _ in range(5):
+            db.execute("SELECT pg_terminate_backend(?)", (db.pid,)).fetchone()
+
+
+@pytest.mark.parametrize("do", [_pipelined, _many])
+def test_a_connection_that_is_cut_writes_nothing_to_the_log_of_the_driver(
+    server: Server, do: Callable[[PostgresConnection], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    db = PostgresConnection(PostgresAddress(server.dsn()), "cut")
+    db.connect()
+    with pytest.raises(psycopg.Error):
+        do(db)
+    assert db.is_lost
+    assert [record.getMessage() for record in caplog.records if record.name == "psycopg"] == []

@@ -269,6 +269,8 @@ def test_other_tables_stores_with_runs_and_copies_are_no_targets(
     assert server.query(f"SELECT * FROM {schema_of(foreign)}.event") == []
     assert told_by(used) == before
     assert "is the store itself" in refused(command, used, used)
+    respelt = server.dsn_at(schema=schema_of(used))  # By TCP, not by the socket.
+    assert "is the store itself" in refused(command, used, respelt)
 
 
 @pytest.mark.spec("G-04")
