@@ -1,7 +1,7 @@
 """``Scheduler``: fires schedules.
 
-    one task ──► one loop for each schedule: wait until the tick ──► at work? ──► fire, or skip
-          └────► one alarm, which looks at the clock for all of them
+    one alarm, which looks at the clock for all schedules
+        └──► a tick is due: a task ──► at work? ──► fire, or skip ──► wait for the next one
 
 * A fire is one commit: ``schedule:fire``, what is sent to the run (which is opened with it if
   there is none), and the note that the tick is handled.  Whatever dies before it, nothing has
@@ -9,12 +9,15 @@
 * Ticks that passed while nothing ran, or while the machine slept, follow the schedule's misfire.
 * What is due when the clock was set is up to ``Past`` (see ``ticks``).
 * Schedules do not wait for one another, and what one raises is logged and stops none.
+* A schedule that waits is no task: a hundred thousand of them may.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
@@ -32,7 +35,14 @@ from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.schedules.alarm import MAX_NAP, Alarm
 from hubbub.runtime.schedules.record import Overtaken, ScheduleRecord
 from hubbub.runtime.schedules.removed import RemovedSchedule, outcome_of
-from hubbub.runtime.schedules.schedules import Cron, Heartbeat, Schedule, agent_of, checked
+from hubbub.runtime.schedules.schedules import (
+    Cron,
+    Heartbeat,
+    KnownTicks,
+    Schedule,
+    agent_of,
+    checked,
+)
 from hubbub.runtime.schedules.status import (
     NOTES,
     RUNNING,
@@ -44,7 +54,7 @@ from hubbub.runtime.schedules.status import (
     read_notes,
     schedule_statuses,
 )
-from hubbub.runtime.schedules.ticks import ON_TIME, Missed
+from hubbub.runtime.schedules.ticks import ON_TIME, Missed, Ticks
 
 if TYPE_CHECKING:
     from anyio import TaskHandle
@@ -91,13 +101,19 @@ class Scheduler:
             if note.outcome == RUNNING and uid not in given
         ]
         alarm = Alarm(hub.ports.clock)
-        loops = [
-            _Loop(self._services, self._outcomes, alarm, each, notes.get(uid), record(uid), now)
-            for uid, each in ((each.uid, each) for each in self._schedules)
-        ]
-        if loops or removed:
+        ticks = KnownTicks()
+
+        def serve(schedule: Schedule) -> _Served:
+            uid = schedule.uid
+            return _Served(
+                self._services, self._outcomes, alarm, schedule, ticks.of(schedule),
+                notes.get(uid), record(uid), now,
+            )  # fmt: skip
+
+        served = [serve(each) for each in self._schedules]
+        if served or removed:
             self._task = hub.tasks.start(
-                _run_all(alarm, loops, removed), name="hubbub schedules", steady=True
+                _run_all(alarm, served, removed), name="hubbub schedules", steady=True
             )
 
     def stop(self) -> None:
@@ -109,23 +125,25 @@ class Scheduler:
         hub = self._services.hub
         await hub.journal.flush()
         notes = await hub.journal.notes(NOTES)
-        return schedule_statuses(notes, hub.ports.clock.now(), self._schedules)
+        now = hub.ports.clock.now()
+        # Off the loop: of a hundred thousand it takes seconds.
+        return await hub.ports.offload.run(partial(schedule_statuses, notes, now, self._schedules))
 
 
 async def _run_all(
-    alarm: Alarm, loops: Sequence["_Loop"], removed: Sequence[RemovedSchedule]
+    alarm: Alarm, served: Iterable["_Served"], removed: Sequence[RemovedSchedule]
 ) -> None:
     async with anyio.create_task_group() as group:
         for each in removed:
             start_in(group, each.run(), steady=True)
-        if loops:
-            start_in(group, alarm.run(), steady=True)
-        for loop in loops:
-            start_in(group, loop.run(group), steady=True)
+        start_in(group, alarm.run(), steady=True)
+        for schedule in served:
+            schedule.begin(group)
+            await anyio.lowlevel.checkpoint()  # Others have their turn, however many there are.
 
 
-class _Loop:
-    """One schedule at work."""
+class _Served:
+    """One schedule that is served."""
 
     def __init__(
         self,
@@ -133,6 +151,7 @@ class _Loop:
         outcomes: Outcomes,
         alarm: Alarm,
         schedule: Schedule,
+        ticks: Ticks,
         kept: ScheduleNote | None,
         record: ScheduleRecord,
         now: int,
@@ -153,7 +172,7 @@ class _Loop:
         )
         self._record = record
         self._identity = bytes(self._descriptor).decode()
-        self._ticks = schedule.ticks
+        self._ticks = ticks
         note = kept or ScheduleNote()
         self._note = note_of(schedule, note)
         self._watching: anyio.CancelScope | None = None
@@ -164,8 +183,8 @@ class _Loop:
         if self._begins and isinstance(schedule, Cron):  # What was never planned is not missed.
             self._past = replace(self._past, at=now, since=now)
 
-    async def run(self, group: TaskGroup) -> None:
-        """Serve until cancelled."""
+    def begin(self, group: TaskGroup) -> None:
+        """Serve for as long as the group is there."""
         self._group = group
         if self._begins:
             # Else one that is restarted often would never come to beat, and what a cron missed
@@ -175,9 +194,23 @@ class _Loop:
             self._write_note()
         if self._note.outcome == RUNNING:
             self._watch()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        start_in(self._group, self._serve(), steady=True)
+
+    async def _serve(self) -> None:
+        """Handle what is due, and have the alarm call for the next tick."""
         while not self._hub.is_closed:
             try:
-                await self._serve()
+                self._record.check()
+                now = self._look()
+                due = self._ticks.due(self._past, now, keep=MAX_CAUGHT_UP + 1)
+                if not due.ticks:
+                    coming = self._ticks.coming(self._past)
+                    self._alarm.call(self._past.at, coming, self._go_on)
+                    return
+                await self._handle(due, now)
             except Overtaken:
                 await self._read_again()
             except Exception as error:
@@ -185,17 +218,6 @@ class _Loop:
                     return  # Woken as the runtime was left: the next boot goes on.
                 log.error("schedule.failed", schedule=self._uid, exc_info=error)
                 await self._clock.sleep(MAX_NAP)
-
-    async def _serve(self) -> None:
-        """Handle every tick at its time."""
-        while True:
-            self._record.check()
-            now = self._look()
-            due = self._ticks.due(self._past, now, keep=MAX_CAUGHT_UP + 1)
-            if due.ticks:
-                await self._handle(due, now)
-            else:
-                await self._alarm.wait(self._past.at, self._ticks.coming(self._past))
 
     def _look(self) -> int:
         """What the clock shows; if it was set, where the schedule is now goes on record."""

@@ -17,6 +17,7 @@ Rules
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, Literal, TypeAlias, get_args
 
 from msgspec import Struct
@@ -28,7 +29,7 @@ from hubbub.hub.near_misses import kind_of, shown, told_fields, unmade
 from hubbub.hub.texts import key_problem, label_problem, text_problem
 from hubbub.runtime.schedules.ticks import BeatTicks, CronTicks, Ticks
 
-__all__ = ["Cron", "Heartbeat", "HeartbeatTask", "Misfire", "Schedule", "checked"]
+__all__ = ["Cron", "Heartbeat", "HeartbeatTask", "KnownTicks", "Misfire", "Schedule", "checked"]
 
 Misfire: TypeAlias = Literal["skip", "latest", "all"]
 """What becomes of ticks that were missed: none is made up, the latest, or each."""
@@ -124,6 +125,22 @@ Schedule: TypeAlias = Cron | Heartbeat
 """Any schedule."""
 
 
+class KnownTicks:
+    """The ticks of many schedules, of which many are due at the same times."""
+
+    def __init__(self) -> None:
+        self._of_cron: dict[tuple[str, str], Ticks] = {}
+
+    def of(self, schedule: Schedule) -> Ticks:
+        """When it is due; raises what ``Cron.ticks`` raises."""
+        if isinstance(schedule, Heartbeat):
+            return schedule.ticks
+        time = schedule.expression, schedule.timezone
+        if (ticks := self._of_cron.get(time)) is None:
+            ticks = self._of_cron[time] = schedule.ticks
+        return ticks
+
+
 def agent_of(schedule: Schedule) -> str:
     """The name of the schedule's agent."""
     return schedule.agent if isinstance(schedule.agent, str) else schedule.agent.name
@@ -143,12 +160,13 @@ def checked(
     found = tuple(schedules)
     problems: list[str] = []
     uids: set[str] = set()
+    sound = KnownTicks()
     for index, each in enumerate(found):
         if not isinstance(each, Cron | Heartbeat):
             problems.append(f"schedules[{index}]: expected Cron or Heartbeat, not {kind_of(each)}")
             continue
         path = f"schedules[{index}]"
-        wrong = [*_uid_problems(each, uids), *_time_problems(each)]
+        wrong = [*_uid_problems(each, uids), *_time_problems(each, sound)]
         wrong += _prompt_problems(each, check_prompt)
         problems += [f"{path}.{each}" for each in wrong]
     if problems:
@@ -175,7 +193,7 @@ def _uid_problems(schedule: Schedule, uids: set[str]) -> Iterable[str]:
     uids.add(uid)
 
 
-def _time_problems(schedule: Schedule) -> Iterable[str]:
+def _time_problems(schedule: Schedule, sound: KnownTicks) -> Iterable[str]:
     if isinstance(schedule, Heartbeat):
         interval = schedule.interval
         is_number = isinstance(interval, int | float) and not isinstance(interval, bool)
@@ -188,6 +206,9 @@ def _time_problems(schedule: Schedule) -> Iterable[str]:
     if wrong:
         yield from (f"{name}: expected a text" for name in wrong)
         return
+    with suppress(CallerError):
+        sound.of(schedule)
+        return  # There is nothing to name.
     # One after the other, so that both are named if both are wrong.
     for expression, timezone in ((schedule.expression, "UTC"), (_ALWAYS, schedule.timezone)):
         try:

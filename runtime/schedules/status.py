@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from hubbub.hub.errors import HubbubError
 from hubbub.hub.logs import log
-from hubbub.runtime.schedules.schedules import Cron, Heartbeat, Schedule, agent_of
+from hubbub.runtime.schedules.schedules import Cron, Heartbeat, KnownTicks, Schedule, agent_of
 from hubbub.runtime.schedules.ticks import BeatTicks, CronTicks, Past, Ticks
 
 __all__ = [
@@ -156,9 +156,10 @@ def schedule_statuses(
         found = {uid: _status(uid, note, _ticks_of(note), now) for uid, note in remembered.items()}
     else:
         found = {uid: _status(uid, note, None, now) for uid, note in remembered.items()}
+        ticks = KnownTicks()
         for each in definitions:
             note = note_of(each, remembered.get(each.uid, ScheduleNote()))
-            found[each.uid] = _status(each.uid, note, each.ticks, now)
+            found[each.uid] = _status(each.uid, note, ticks.of(each), now)
     return tuple(found[uid] for uid in sorted(found))
 
 

@@ -33,7 +33,7 @@ from hubbub.runtime.kernel.families import Families
 from hubbub.runtime.kernel.mailbox import Mailbox
 from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.runs.model_run import ModelRun
-from hubbub.runtime.schedules.scheduler import _Loop
+from hubbub.runtime.schedules.scheduler import _Served
 from hubbub.runtime.spending.accounts import TreeAccounts
 from hubbub.runtime.stores.sql.rows import StoredRows
 from hubbub.runtime.supervision.loader import Loader
@@ -173,7 +173,7 @@ def orphan_tool_use() -> Iterator[None]:
 @contextmanager
 def refired_cron() -> Iterator[None]:
     """That a tick is handled is noted after it was fired, not with it."""
-    commit = _Loop._commit
+    commit = _Served._commit
 
     async def commit_then_note(loop: Any, events: Any, deliveries: Any = ()) -> None:
         if not deliveries:
@@ -183,7 +183,7 @@ def refired_cron() -> Iterator[None]:
             await commit(loop, events, deliveries)
         loop._write_note()
 
-    with patch.object(_Loop, "_commit", commit_then_note):
+    with patch.object(_Served, "_commit", commit_then_note):
         yield
 
 
