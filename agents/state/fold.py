@@ -64,7 +64,7 @@ from hubbub.agents.state.transcript import (
 )
 from hubbub.hub import events as e
 from hubbub.hub.events import NO_USAGE, Event
-from hubbub.hub.values import NULL
+from hubbub.hub.values import NULL, decode_value
 
 __all__ = ["fold", "fold_all"]
 
@@ -237,7 +237,7 @@ def _take_open(thread: Thread, item: e.SessionOpen) -> Thread:
     attached, parts = ((), ()) if message is None else (message.attachments, message.parts)
     if item.files or attached or parts:
         thread, notes, parts = received(thread, item.files, attached, parts)
-    if item.input_json is NULL or (said := item.input) is None:
+    if item.input_json is NULL or (said := decode_value(item.input_json)) is None:
         return thread
     text = said if isinstance(said, str) else bytes(item.input_json).decode()
     role = "user" if message is None else message.role

@@ -90,15 +90,23 @@ def stop_of(thread: Thread, side: ActiveSide) -> Stop | None:
         bound = next((call for call in step.calls if terminal(call, side)), None)
         if bound is not None:
             return _end_by(bound, thread, side)
-    turn = _end_of_turn(thread, side)
+    turn: Stop | None = None
+    if side.config.stop_tool or side.output is not None:
+        turn = _answered(step, thread, side)
+    if turn is None:
+        is_response = not step.calls and (bool(step.text.strip()) or step.is_refused)
+        if side.config.stop_on_response and is_response:
+            turn = EndTurn("response")
+        elif thread.turn_steps >= side.max_steps:
+            turn = EndTurn("limit")
     if turn is not None and side.two_sided and thread.session_turns >= side.max_turns:
         return EndSession("limit", "limit")
     return turn
 
 
-def _end_of_turn(thread: Thread, side: ActiveSide) -> Stop | None:
-    step, config = thread.closed, side.config
-    assert step is not None
+def _answered(step: OpenStep, thread: Thread, side: ActiveSide) -> Stop | None:
+    """What the stop tool of the side, or an answer of the form it is to be, comes to."""
+    config = side.config
     for call in step.calls if config.stop_tool else ():
         if call.name == config.stop_tool and call.ran:
             content = _property(call, config.stop_tool_response_property)
@@ -106,11 +114,6 @@ def _end_of_turn(thread: Thread, side: ActiveSide) -> Stop | None:
     if side.output is not None and (judged := _judged(step, thread, side.output)) is not None:
         is_limit = isinstance(judged, TellAgain) and thread.turn_steps >= side.max_steps
         return EndTurn("limit") if is_limit else judged
-    is_response = not step.calls and (bool(step.text.strip()) or step.is_refused)
-    if config.stop_on_response and is_response:
-        return EndTurn("response")
-    if thread.turn_steps >= side.max_steps:
-        return EndTurn("limit")
     return None
 
 

@@ -152,6 +152,8 @@ def awaited_here(wanted: Any) -> Any:
 class _Watched(asyncio.Future[None]):
     """A future as a task sees it that must be thrown nothing of what it holds."""
 
+    __slots__ = ("_future", "_wake")
+
     def __init__(self, future: "asyncio.Future[Any]") -> None:
         super().__init__(loop=future.get_loop())
         self._future = future
@@ -160,7 +162,11 @@ class _Watched(asyncio.Future[None]):
     def add_done_callback(
         self, fn: Callable[[Any], object], /, *, context: Context | None = None
     ) -> None:
-        self._future.add_done_callback(lambda _: fn(self), context=context)
+        self._wake = fn
+        self._future.add_done_callback(self._is_done, context=context)
+
+    def _is_done(self, _: object) -> None:
+        self._wake(self)
 
     def cancel(self, msg: Any | None = None) -> bool:
         return self._future.cancel(msg=msg)

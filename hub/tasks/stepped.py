@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
-from functools import partial
 from types import coroutine
 from typing import Any, TypeVar
 
@@ -27,14 +26,12 @@ def stepped(
     at all when it ends without having to wait.  ``is_lent``: the task is somebody else's, and is
     thrown nothing that a future holds for which ``work`` waits (``awaited_here``).
     """
-    send: Callable[[Any], Any] = work.send
-    throw: Callable[[BaseException], Any] = work.throw
-    if context is not None:
-        send, throw = partial(context.run, send), partial(context.run, throw)  # type: ignore[call-arg]
+    # Nothing is bound ahead: of everybody who waits, it would stay in memory.
     try:
-        wanted = send(None)
+        wanted = work.send(None) if context is None else context.run(work.send, None)
         if on_wait is not None:
             on_wait()
+            on_wait = None
         while True:
             if is_lent:
                 wanted = awaited_here(wanted)
@@ -44,9 +41,9 @@ def stepped(
                 work.close()
                 raise
             except BaseException as error:
-                wanted = throw(error)
+                wanted = work.throw(error) if context is None else context.run(work.throw, error)
             else:
-                wanted = send(got)
+                wanted = work.send(got) if context is None else context.run(work.send, got)
     except StopIteration as end:
         value: T = end.value
         return value

@@ -87,7 +87,7 @@ def definition_of(
         what = kind_of(agent)
         raise BadValue("agent", f"expected an agent's name or AgentDefinition, not {what}")
     name = agent if isinstance(agent, str) else agent.name
-    definition = services.definitions.agent(name)
-    if check_input and definition.is_code:
+    definition = services.definitions.agents.get(name) or services.definitions.agent(name)
+    if check_input and definition.execute is not None:
         services.catalog.input_of(definition)(opening_message(input)[0])
     return definition

@@ -6,14 +6,13 @@
 What is cancelled may still return something: that is dropped, and what it emits, too.
 """
 
-from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio.lowlevel
-from msgspec import Struct
+from msgspec import Struct, field
 
 from hubbub.agents.turn.decide import (
     SUMMARIZING,
@@ -53,7 +52,7 @@ BREATH: Final = 50
 class DrivenRun(Performer, LiveModelRun, Protocol):
     """The run whose activities these are."""
 
-    signals: deque[Signal]
+    signals: list[Signal]
     """What has finished, for the loop to interpret: against a state in which every earlier commit
     is folded."""
     is_advancing: bool
@@ -81,35 +80,29 @@ class Ticket(Struct, eq=False):
     """The seconds that it has left then; none if there is no limit."""
 
 
-class ActivityTasks:
+class ActivityTasks(Struct, eq=False):
     """Starts, times and cancels activities."""
 
-    __slots__ = ("_caller", "_inline", "_next", "_run", "_services", "_shared", "asking", "running")
-
-    def __init__(
-        self, shared: RunDependencies, run: DrivenRun, caller: InlineCaller | None
-    ) -> None:
-        self._shared = shared
-        self._services = shared.services
-        self._run = run
-        self._caller = caller
-        self.running: dict[Activity, Ticket] = {}
-        self.asking = 0
-        """The turn for which the model is asked, 0 where it is not; ``SUMMARIZING``."""
-        self._inline: Ticket | None = None
-        self._next: Activity | None = None
+    shared: RunDependencies
+    run: DrivenRun
+    caller: InlineCaller | None
+    running: dict[Activity, Ticket] = field(default_factory=dict)
+    asking: int = 0
+    """The turn for which the model is asked, 0 where it is not; ``SUMMARIZING``."""
+    _inline: Ticket | None = None
+    _next: Activity | None = None
 
     def ensure(self, activities: tuple[Activity, ...]) -> None:
         """Start what is missing, cancel what is no longer wanted."""
-        running, lane = self.running, self._run.lane
+        running, lane = self.running, self.run.lane
         if running:
             for activity in [a for a in running if a not in activities]:
                 self._stop(activity, cancel=True)
-        if self._services.phase.is_leaving:
+        if self.shared.services.phase.is_leaving:
             # The step at work may reach its end, calls included; no further one is begun.
             activities = tuple(a for a in activities if not isinstance(a, CallModel | Summarize))
             if not activities:
-                self._services.phase.progressed()
+                self.shared.services.phase.progressed()
         for activity in activities:
             if activity in running or (lane.in_flight and self._must_wait(activity)):
                 continue
@@ -123,10 +116,10 @@ class ActivityTasks:
                 self._next, self._inline = activity, None
                 continue
             work = self._work(activity, ticket)
-            if self._caller is not None and self._caller.takes(work):
-                ticket.handle = self._caller
+            if self.caller is not None and self.caller.takes(work):
+                ticket.handle = self.caller
             else:
-                ticket.handle = self._services.hub.tasks.start(work, name=lane.run_id)
+                ticket.handle = self.shared.services.hub.tasks.start(work, name=lane.run_id)
 
     def _must_wait(self, activity: Activity) -> bool:
         """Whether the store must have what is on its way to it before ``activity`` begins.
@@ -134,12 +127,12 @@ class ActivityTasks:
         The model is asked again only when its last answer is on record, so that a crash costs one
         answer at most; and it is shown what a tool has just queued.
         """
-        run = self._run
+        run = self.run
         return (
             run.is_careful
             or run.is_answer_under_way
             or needs_record(activity)
-            or self._services.hub.pipeline.is_mail_under_way(run.lane.run_id)
+            or self.shared.services.hub.pipeline.is_mail_under_way(run.lane.run_id)
         )
 
     def close(self) -> None:
@@ -149,7 +142,7 @@ class ActivityTasks:
 
     async def _work(self, activity: Activity | None, ticket: Ticket) -> None:
         """A task: do one activity after another, as long as there is one to continue with."""
-        run, running = self._run, self.running
+        run, running = self.run, self.running
         run_id = run.lane.run_id
         CURRENT_RUN.set(run_id)
         done = 0
@@ -161,18 +154,18 @@ class ActivityTasks:
                     return  # Called off before its first turn: it must not begin.
                 # What never waits cannot take too long: its timer is set at its first wait.
                 signal = await stepped(
-                    perform(activity, _Work(self._shared, run, activity, ticket, self)),
+                    perform(activity, _Work(self.shared, run, activity, ticket, self)),
                     on_wait=partial(self._set_timer, activity, ticket),
                 )
             except CutOff:
                 # It waits, as for another run, until the runtime is gone.
-                with self._shared.outcomes.waiting(lambda: False):
+                with self.shared.outcomes.waiting(lambda: False):
                     await anyio.sleep_forever()
             except BaseException as error:
                 if not is_contained(error):
                     raise
                 if running.get(activity) is ticket:
-                    self._shared.keeper.died(run, error)
+                    self.shared.keeper.died(run, error)
                 return
             if running.get(activity) is not ticket:
                 log.info("result.dropped", run_id=run_id, activity=repr(activity)[:200])
@@ -202,19 +195,19 @@ class ActivityTasks:
             ticket.handle.cancel()
 
     def _set_timer(self, activity: Activity, ticket: Ticket) -> None:
-        seconds = timeout_of(activity, self._run, self._services)
+        seconds = timeout_of(activity, self.run, self.shared.services)
         if seconds is not None and self.running.get(activity) is ticket:
             if ticket.asking:
                 ticket.left = seconds
                 return
             fire = partial(self._time_out, activity, seconds)
-            ticket.timer = self._services.timers.after(seconds, fire)
+            ticket.timer = self.shared.services.timers.after(seconds, fire)
 
     def stop_timer(self, ticket: Ticket) -> None:
         """A tool begins to wait for a person."""
         ticket.asking += 1
         if ticket.timer is not None:
-            now = self._services.hub.ports.clock.monotonic()
+            now = self.shared.services.hub.ports.clock.monotonic()
             ticket.left = max(0.0, ticket.timer.due - now)
             ticket.timer.cancel()
             ticket.timer = None
@@ -223,16 +216,16 @@ class ActivityTasks:
         """It waits for that one no more."""
         ticket.asking -= 1
         if not ticket.asking and ticket.left >= 0 and self.running.get(activity) is ticket:
-            seconds = timeout_of(activity, self._run, self._services) or 0.0
+            seconds = timeout_of(activity, self.run, self.shared.services) or 0.0
             fire = partial(self._time_out, activity, seconds)
-            ticket.timer = self._services.timers.after(ticket.left, fire)
+            ticket.timer = self.shared.services.timers.after(ticket.left, fire)
             ticket.left = -1.0
 
     def _time_out(self, activity: Activity, seconds: float) -> None:
         if activity in self.running:
             self._stop(activity, cancel=True)
-            self._run.signals.append(timed_out(activity, seconds, self._run, self._services))
-            self._run.advance()
+            self.run.signals.append(timed_out(activity, seconds, self.run, self.shared.services))
+            self.run.advance()
 
 
 class _Work(AtWork):

@@ -79,6 +79,9 @@ _RESERVED: Final = frozenset(
     if event.home == "own" and event not in (e.AgentText, e.AgentStatus, e.AgentMessage)
 ) - {e.SessionPrompt, e.SessionPromptEnd}
 
+_NO_HOOK_EVENTS: Final[deque[tuple[str, Any]]] = deque(maxlen=0)
+"""Of every run without any; an empty one of its own would take 600 bytes."""
+
 _NOTHING: Final[frozenset[Kind]] = frozenset()
 _MESSAGES: Final[frozenset[Kind]] = frozenset(("message",))
 _RESULTS: Final[frozenset[Kind]] = frozenset(("result",))
@@ -130,11 +133,11 @@ class ModelRun(Resting):
         """What the run may use, where that is limited."""
         if accounts.limited or accounts.default is not None or root in accounts.by_root:
             self.meet_limits(is_here=False)
-        self.hook_events: deque[tuple[str, Any]] = deque()
+        self.hook_events = _NO_HOOK_EVENTS
         """What hooks have yet to see."""
         self.mail = Mailbox()
         self._due = lane.seq + RECORDS
-        self.signals: deque[Signal] = deque()
+        self.signals: list[Signal] = []
         self._tasks = ActivityTasks(shared, self, caller)
         self.is_advancing = False
         self._is_closed = False
@@ -209,7 +212,7 @@ class ModelRun(Resting):
                     waits |= ANSWER * self._is_answer()
                 waiting = KINDS[waits]
                 if self.signals:
-                    self._signal(self.signals.popleft(), waiting)
+                    self._signal(self.signals.pop(0), waiting)
                     continue
                 side = self.side
                 command = decide(
@@ -336,6 +339,8 @@ class ModelRun(Resting):
             if notes:
                 commit.notes = {**(commit.notes or {}), **notes}
         if side is not None and side.hooks:
+            if self.hook_events is _NO_HOOK_EVENTS:
+                self.hook_events = deque()
             self.hook_events += hook_events_of(before, thread, commit.events, side.hooks)
         if thread.origin.reports and thread.status != before.status:
             self._shared.families.set_status(self.lane, thread)

@@ -20,7 +20,7 @@ class Resting:
     thread: Thread
     lane: OwnLane
     mail: Mailbox
-    signals: deque[Signal]
+    signals: list[Signal]
     hook_events: deque[tuple[str, Any]]
     _tasks: ActivityTasks
 
