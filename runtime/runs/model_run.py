@@ -15,10 +15,9 @@ is.  A run that was read from the journal waits for each of its records until it
 by a step: had it killed its process, that could be counted.
 """
 
-from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 
 from msgspec import structs
 
@@ -67,7 +66,7 @@ from hubbub.runtime.kernel.mailbox import ANSWER, KINDS, SAID, Mailbox
 from hubbub.runtime.remembered.snapshots import RECORDS, offer_snapshot
 from hubbub.runtime.runs.activity_tasks import ActivityTasks
 from hubbub.runtime.runs.dependencies import RunDependencies
-from hubbub.runtime.runs.resting import Resting
+from hubbub.runtime.runs.resting import NO_HOOK_EVENTS, Resting, with_hook_events
 from hubbub.runtime.runs.run_meter import RunMeter
 from hubbub.runtime.runs.told_failures import tell_failure
 
@@ -78,9 +77,6 @@ _RESERVED: Final = frozenset(
     for event in e.CATALOGUE
     if event.home == "own" and event not in (e.AgentText, e.AgentStatus, e.AgentMessage)
 ) - {e.SessionPrompt, e.SessionPromptEnd}
-
-_NO_HOOK_EVENTS: Final[deque[tuple[str, Any]]] = deque(maxlen=0)
-"""Of every run without any; an empty one of its own would take 600 bytes."""
 
 _NOTHING: Final[frozenset[Kind]] = frozenset()
 _MESSAGES: Final[frozenset[Kind]] = frozenset(("message",))
@@ -133,7 +129,7 @@ class ModelRun(Resting):
         """What the run may use, where that is limited."""
         if accounts.limited or accounts.default is not None or root in accounts.by_root:
             self.meet_limits(is_here=False)
-        self.hook_events = _NO_HOOK_EVENTS
+        self.hook_events = NO_HOOK_EVENTS
         """What hooks have yet to see."""
         self.mail = Mailbox()
         self._due = lane.seq + RECORDS
@@ -339,9 +335,8 @@ class ModelRun(Resting):
             if notes:
                 commit.notes = {**(commit.notes or {}), **notes}
         if side is not None and side.hooks:
-            if self.hook_events is _NO_HOOK_EVENTS:
-                self.hook_events = deque()
-            self.hook_events += hook_events_of(before, thread, commit.events, side.hooks)
+            new = hook_events_of(before, thread, commit.events, side.hooks)
+            self.hook_events = with_hook_events(self.hook_events, new)
         if thread.origin.reports and thread.status != before.status:
             self._shared.families.set_status(self.lane, thread)
         last = thread.outcome

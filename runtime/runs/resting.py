@@ -1,7 +1,8 @@
 """``Resting``: whether a model run is at work, and what keeps it in memory."""
 
 from collections import deque
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.signals import Signal
@@ -9,7 +10,19 @@ from hubbub.hub.own_lane import OwnLane
 from hubbub.runtime.kernel.mailbox import Mailbox
 from hubbub.runtime.runs.activity_tasks import ActivityTasks
 
-__all__ = ["Resting"]
+__all__ = ["NO_HOOK_EVENTS", "Resting", "with_hook_events"]
+
+NO_HOOK_EVENTS: Final[deque[tuple[str, Any]]] = deque(maxlen=0)
+"""Of every run that has none; an empty one of its own would take 600 bytes."""
+
+
+def with_hook_events(
+    waiting: deque[tuple[str, Any]], new: Iterable[tuple[str, Any]]
+) -> deque[tuple[str, Any]]:
+    """What hooks have yet to see, and these."""
+    events = deque() if waiting is NO_HOOK_EVENTS else waiting
+    events += new
+    return events
 
 
 class Resting:
