@@ -253,6 +253,8 @@ FOREIGN: Final[dict[tuple[str, str], str]] = {
         "how typing and collections find a caller's module; inspect.currentframe is the same call",
     ("hub/tasks/loop_watch.py", "_current_frames"):
         "the documented way to see what another thread is doing",
+    ("runtime/cli/processes/worker_command.py", "_exit"):
+        "the documented way to end a process whatever its threads wait for",
     ("runtime/simulation/loop/lockstep.py", "_getframe"): "the same: inspect adds nothing to it",
     ("runtime/simulation/loop/stopped.py", "_core"):
         "Trio has no way to hold a task back but its run queue",

@@ -1,7 +1,8 @@
 """``hubbub worker``: a process that runs agents, without a port and without a page.
 
 joined ─► at work ─► SIGTERM, SIGINT ─► what rests is handed over, steps end ─► left: 0
-                                        └── a second one, within the grace ──► left at once: 130
+                                        ├── a second one, within the grace ──► left at once: 130
+                                        └── the store has failed meanwhile ──► left: 1
 """
 
 import os
@@ -31,6 +32,13 @@ __all__ = ["worker_command"]
 
 GRACE: Final = 8.0
 """Less than the ten seconds that containers have by default between SIGTERM and SIGKILL."""
+
+AT_ONCE: Final = 0.5
+"""Seconds after a second signal until nothing is waited for any more."""
+
+UNWRITTEN: Final = (
+    "what was not written by then is lost with this process: others go on from what is on record"
+)
 
 ONE: Final = (
     "this store is one process's: no other worker can join it (several share postgresql://…)"
@@ -144,6 +152,8 @@ class _Work:
         self._log.say("worker.left", "left", worker=self._name)
         if not self._is_joined:
             self._failure = f"{self._place}: told to leave before it had joined; nothing was done"
+        elif (failure := self._runtime.hub.journal.failure) and not self._failure:
+            self._failure = f"{failure}; {UNWRITTEN}"
         if self._failure:
             self._screen.notice(self._failure)
         return FAILED if self._failure else self._code
@@ -189,3 +199,12 @@ class _Work:
                 await anext(signals)
                 self._code = INTERRUPTED
             scope.cancel()
+            if self._is_joined:
+                await self._end_at_once()
+
+    async def _end_at_once(self) -> None:
+        """End the process, should it not have left by then: what is left of it waits for a server
+        that is away, or for a thread."""
+        await anyio.sleep(AT_ONCE)
+        self._log.say("worker.left", "left, and waited for nothing more", worker=self._name)
+        os._exit(INTERRUPTED)
