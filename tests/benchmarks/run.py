@@ -25,6 +25,7 @@ import msgspec
 import run_figures
 import shared_figures
 import simulation_figures
+import snapshot_figures
 import web_figures
 from figures import Figure, Loop
 
@@ -50,6 +51,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "durable-parked": durable_figures.durable_parked,
     "wake": durable_figures.wake,
     "boot": durable_figures.boot,
+    "long-wake": snapshot_figures.long_wake,
+    "snapshots": snapshot_figures.snapshot_bytes,
     "million-boot": million_figures.million_boot,
     "million-memory": million_figures.million_memory,
     "million-wake": million_figures.million_wake,
@@ -77,6 +80,7 @@ ONE_LOOP = (
     "import",
     "memory",
     "million-page",
+    "snapshots",
     "worlds",
     "week",
     "shared-busy",
