@@ -2,9 +2,10 @@
 
     ended trees ─► exports ─► agents' folders ─► rows, events, keys ─► notes, contents
 
-* In this order, in transactions of about ``BATCH`` runs: whenever the process dies, each tree is
-  there with all that it has, or gone.  A folder that is gone without its run is written again when
-  a runtime opens the store; the rest is made up for by the next pruning.
+* In this order, in transactions of about ``BATCH`` runs, each part on the disk before the next:
+  whenever the process dies, or the power fails, each tree is there with all that it has, or gone.
+  A folder that is gone without its run is written again when a runtime opens the store; the rest is
+  made up for by the next pruning.
 * The tree with the last event of the store stays until something else is written: no position is
   used twice, so what a cursor says of another tree holds.  A cursor into a tree that is gone cannot
   be placed, and yields a gap.
@@ -15,7 +16,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -23,13 +24,14 @@ from hubbub.agents.state.prompts import LASTING
 from hubbub.hub.errors import HubbubError, OperatorError
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.intake import RunIntake
-from hubbub.hub.store.reader import RunRow, StoreReader
+from hubbub.hub.store.reader import StoreReader
 from hubbub.runtime.stores.exchange.export import export_run
 from hubbub.runtime.stores.exchange.run_check import READ_ERRORS
 from hubbub.runtime.stores.folders.disk import RealDisk
 from hubbub.runtime.stores.folders.write import folder_name
 from hubbub.runtime.stores.open import folder_of_store, open_intake, open_reader
 from hubbub.runtime.stores.retention.retention import EndedTree, Retention, trees_to_go
+from hubbub.runtime.stores.sqlite.blobs import sync_folder
 from hubbub.runtime.stores.sqlite.output_file import check_outside_stores, write_output
 from hubbub.runtime.stores.sqlite.private_files import make_private_folder
 
@@ -49,6 +51,9 @@ FIRST: Final = -(1 << 62)
 _DIGEST: Final = re.compile(rb"[0-9a-f]{64}")
 
 Tell = Callable[[str], object]
+
+_Ended: TypeAlias = tuple[str, str, int]
+"""Of a run that has ended: its id, its agent, the number of its events."""
 
 
 class Found(Struct, frozen=True, kw_only=True):
@@ -88,29 +93,31 @@ def find_trees(store: StoreReader, retention: Retention, now: int) -> Found:
 def _ended_trees(store: StoreReader) -> tuple[list[EndedTree], list[str]]:
     """The trees in which every run has ended, and what is wrong with others of them."""
     live: set[str] = set()
-    ended: dict[str, list[RunRow]] = {}
+    ended: dict[str, list[_Ended]] = {}
     for row in store.rows():
         if row.status != "ended":
             live.add(row.root_run_id)
             ended.pop(row.root_run_id, None)
         elif row.root_run_id not in live:
-            ended.setdefault(row.root_run_id, []).append(row)
+            run = (row.run_id, row.agent, row.seq + row.in_seq)
+            ended.setdefault(row.root_run_id, []).append(run)
     trees: list[EndedTree] = []
     problems: list[str] = []
-    for root, rows in ended.items():
+    for root, runs in ended.items():
         try:
-            trees.append(_ended_tree(store, root, rows))
+            trees.append(_ended_tree(store, root, runs))
         except (*READ_ERRORS, HubbubError) as error:
             problems.append(f"run {root}: cannot be read ({error}), and is kept; see hubbub fsck")
     return trees, problems
 
 
-def _ended_tree(store: StoreReader, root: str, rows: Sequence[RunRow]) -> EndedTree:
-    last = [event for row in rows for event in store.lanes(row.run_id, 1, backwards=True)]
-    first = next((row for row in rows if row.run_id == root), rows[0])
+def _ended_tree(store: StoreReader, root: str, runs: Sequence[_Ended]) -> EndedTree:
+    run_ids = tuple(run_id for run_id, _, _ in runs)
+    last = [event for run_id in run_ids for event in store.lanes(run_id, 1, backwards=True)]
+    agents = {run_id: agent for run_id, agent, _ in runs}
     return EndedTree(
-        root_run_id=root, agent=first.agent, run_ids=tuple(row.run_id for row in rows),
-        events=sum(row.seq + row.in_seq for row in rows), ended_at=max(x.at for x in last),
+        root_run_id=root, agent=agents.get(root, runs[0][1]), run_ids=run_ids,
+        events=sum(events for _, _, events in runs), ended_at=max(x.at for x in last),
     )  # fmt: skip
 
 
@@ -146,8 +153,11 @@ def prune_store(
 
 def _make_folder(export: Path, store: str) -> None:
     check_outside_stores(export, remedy=REMEDY, store=folder_of_store(store))
+    missing = [place for place in (export, *export.parents) if not place.exists()]
     try:
         make_private_folder(export)
+        for place in missing:
+            sync_folder(place.parent)
     except OSError as error:
         raise OperatorError(f"{export}: {error.strerror}; {REMEDY}") from error
     if not export.is_dir():
@@ -158,7 +168,9 @@ class _Pruning:
     """One pruning of a store."""
 
     def __init__(self, store: str, intake: RunIntake, export: Path | None, tell: Tell) -> None:
-        self._folder = folder_of_store(store)
+        self._folder = folder = folder_of_store(store)
+        self._written = [each for each in (export, folder and folder.agents) if each]
+        """Where something is made, or removed, before a tree goes."""
         self._intake = intake
         self._export = export
         self._tell = tell
@@ -172,6 +184,7 @@ class _Pruning:
         """Have trees go."""
         for batch in _batches(trees):
             ready = [tree for tree in batch if self._is_put_by(tree)]
+            self._flush()
             with self._intake.all_or_nothing():
                 for tree in ready:
                     self._forget(tree)
@@ -202,6 +215,17 @@ class _Pruning:
             return True
         self.problems.append(f"run {tree.root_run_id} is kept: {words}")
         return False
+
+    def _flush(self) -> None:
+        """Have on the disk what was done beside the store: a folder that came back would bring its
+        agent back."""
+        for place in self._written:
+            try:
+                if place.is_dir():
+                    sync_folder(place)
+            except OSError as error:
+                words = f"{error.strerror}; look at the disk, and do this again"
+                raise OperatorError(f"{place}: {words}") from error
 
     def _forget(self, tree: EndedTree) -> None:
         for run_id in tree.run_ids:

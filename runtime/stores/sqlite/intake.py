@@ -10,7 +10,7 @@ from hubbub.runtime.stores.sql.intake import SqlIntake
 from hubbub.runtime.stores.sqlite.blobs import BlobFolder, contents_in
 from hubbub.runtime.stores.sqlite.folder import DataFolder
 from hubbub.runtime.stores.sqlite.lock import StoreLock
-from hubbub.runtime.stores.sqlite.schema import COUNT_DROP, connect, store_failure
+from hubbub.runtime.stores.sqlite.schema import COUNT_DROP, connect, mark_failed, store_failure
 from hubbub.runtime.stores.sqlite.store_reader import SqliteStoreReader
 from hubbub.runtime.stores.sqlite.watch import StoreWatch
 
@@ -35,6 +35,7 @@ class SqliteIntake(SqlIntake):
     def _failure_of(self, error: BaseException) -> OperatorError | None:
         if not isinstance(error, sqlite3.Error):
             return None
+        mark_failed(self._folder.database, error)
         return OperatorError(store_failure(self._folder.database, error))
 
     def _undo(self) -> None:

@@ -67,7 +67,10 @@ PRAGMAS: Final = (
 """How the writing connection is set; ``tests/runtime/stores/test_crash_vfs.py`` shows why."""
 
 INCREMENTAL: Final = 2
-"""``PRAGMA auto_vacuum``: a file that can give back the room that is free in it, bit by bit."""
+"""``PRAGMA auto_vacuum``: a file that can give back the room that is free in it, when asked to."""
+
+FULL: Final = 1
+"""The same: one that does so with every commit."""
 
 _TABLES: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -186,7 +189,8 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
 
 
 def _set_up(db: sqlite3.Connection) -> None:
-    if _is_empty(db):  # Later it takes a rewriting of the file.
+    # Later it takes a rewriting of the file.  FULL is what a vacuum leaves that was killed.
+    if _is_empty(db) or db.execute("PRAGMA auto_vacuum").fetchone()[0] == FULL:
         db.execute(f"PRAGMA auto_vacuum={INCREMENTAL}")
     for pragma in PRAGMAS:
         db.execute(f"PRAGMA {pragma}")

@@ -1,17 +1,19 @@
 """``vacuum``: a database gives back the room that was freed in it.
 
-    a file made by this version    its free pages move to its end and are cut off, some at a time
+    a file made by this version    its free pages move to its end and are cut off
     an older file                  rewritten once, and from then on as above
 
-* Nothing in the store changes.  Each part is a transaction: killed, or without space, it leaves the
-  file as the last one did, and doing it again goes on.
-* A rewriting needs room for two copies of what the file holds: a temporary file, and the log.
+* Nothing in the store changes.  Either is one transaction: killed, or without space, it leaves the
+  file as it was.
+* The first needs room for the log of what moves: twice what is free, or the size of the file where
+  that is less.  A rewriting needs it for two copies of what the file holds: a temporary file, and
+  the log.
 """
 
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -21,15 +23,12 @@ from msgspec import Struct
 from hubbub.hub.errors import OperatorError
 from hubbub.runtime.stores.sqlite.folder import DataFolder
 from hubbub.runtime.stores.sqlite.lock import StoreLock
-from hubbub.runtime.stores.sqlite.schema import INCREMENTAL, connect, store_failure
+from hubbub.runtime.stores.sqlite.schema import INCREMENTAL, connect, mark_failed, store_failure
 from hubbub.runtime.stores.sqlite.store_reader import open_sqlite_reader
 
 __all__ = ["Vacuumed", "vacuum"]
 
 COMMAND: Final = "hubbub vacuum"
-
-PAGES: Final = 2_000
-"""Free pages that one transaction cuts off."""
 
 OPERATIONS: Final = 2_000_000
 """Of SQLite's machine, after which a rewriting reports progress."""
@@ -53,7 +52,7 @@ def vacuum(folder: DataFolder, *, tell: Tell | None = None) -> Vacuumed:
 
     No runtime may be at work on it.  Readers see what they saw; one that stays keeps the file from
     getting smaller until it has ended.  Raises ``OperatorError`` where there is no store, where it
-    is in use, where a rewriting has not enough room, and where the file cannot be written: it is
+    is in use, where there is not enough room, and where the file cannot be written: it is
     then as it was.
     """
     with closing(open_sqlite_reader(folder)):  # Where there is none, nothing is made for it.
@@ -69,31 +68,40 @@ def vacuum(folder: DataFolder, *, tell: Tell | None = None) -> Vacuumed:
             if is_older:
                 _rewrite(db, folder, tell or (lambda _: None))
             else:
-                _cut_off(db, tell or (lambda _: None))
+                _cut_off(db, folder, tell or (lambda _: None))
             _checkpoint(db)
         after = path.stat().st_size
     except sqlite3.Error as error:
+        mark_failed(path, error)
         raise OperatorError(store_failure(path, error)) from error
     finally:
         lock.release()
     return Vacuumed(file=str(path), before=before, after=after, rewritten=is_older)
 
 
-def _cut_off(db: sqlite3.Connection, tell: Tell) -> None:
-    free = left = _number(db, "freelist_count")
-    while left:
-        db.execute(f"PRAGMA incremental_vacuum({PAGES})").fetchall()
-        db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-        before, left = left, _number(db, "freelist_count")
-        if left >= before:  # It gives up on a file that is damaged, and says nothing.
-            break
-        tell(f"{100 * (free - left) // free} % of {free:,} free pages given back")
+def _cut_off(db: sqlite3.Connection, folder: DataFolder, tell: Tell) -> None:
+    free, size = _number(db, "freelist_count"), _number(db, "page_size")
+    if not free:
+        return
+    _check_room(min(_number(db, "page_count"), 2 * free) * size, (folder.database.parent,))
+    tell(f"{free:,} of {_number(db, 'page_count'):,} pages are free; they are cut off")
+    # What cuts them off bit by bit (incremental_vacuum) looks for each page in the list of all that
+    # are free: minutes for what this commit does in a second.
+    db.execute("PRAGMA auto_vacuum=FULL")
+    try:
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("UPDATE meta SET value = value")
+        db.execute("COMMIT")
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        db.execute(f"PRAGMA auto_vacuum={INCREMENTAL}")
 
 
 def _rewrite(db: sqlite3.Connection, folder: DataFolder, tell: Tell) -> None:
     page = _number(db, "page_size")
     held = (_number(db, "page_count") - _number(db, "freelist_count")) * page
-    _check_room(folder, held)
+    _check_room(held, (folder.database.parent, _temporary()))
     log = folder.database.with_name(f"{folder.database.name}-wal")
 
     def report() -> None:
@@ -107,16 +115,16 @@ def _rewrite(db: sqlite3.Connection, folder: DataFolder, tell: Tell) -> None:
     db.set_progress_handler(None, OPERATIONS)
 
 
-def _check_room(folder: DataFolder, held: int) -> None:
-    """Raise ``OperatorError`` where a rewriting would run out of room."""
-    places = (folder.database.parent, _temporary())
-    is_one = os.stat(places[0]).st_dev == os.stat(places[1]).st_dev
-    for place in places[: 1 if is_one else 2]:
-        needed, free = held * (2 if is_one else 1), shutil.disk_usage(place).free
-        if free < needed:
+def _check_room(needed: int, places: Sequence[Path]) -> None:
+    """Raise ``OperatorError`` unless each place has so much room; where they are on one disk, it
+    is the sum."""
+    devices = [os.stat(place).st_dev for place in places]
+    for place, device in zip(places, devices, strict=True):
+        wanted, free = needed * devices.count(device), shutil.disk_usage(place).free
+        if free < wanted:
             raise OperatorError(
-                f"{folder.database}: is of an older hubbub, and rewritten, for which {place} needs "
-                f"{needed:,} bytes of free room and has {free:,}; make room, and do this again"
+                f"{place}: to make a database smaller takes {wanted:,} bytes of free room there "
+                f"meanwhile, and it has {free:,}; make room, and do this again"
             )
 
 

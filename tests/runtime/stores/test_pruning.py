@@ -27,6 +27,7 @@ from hubbub.hub.virtual import virtual_ports
 from hubbub.runtime.inspection.imports import import_runs
 from hubbub.runtime.stores.exchange.export import export_run
 from hubbub.runtime.stores.open import open_reader, sqlite_store
+from hubbub.runtime.stores.retention import pruning
 from hubbub.runtime.stores.retention.pruning import find_trees, prune_store
 from hubbub.runtime.stores.retention.retention import Retention
 
@@ -210,6 +211,24 @@ def test_a_tree_that_cannot_be_exported_stays_whole(store: str, runs: Aged, tmp_
     assert runs.old in problem and "put the content back from a backup" in problem
     (tmp_path / "aside").rename(place)
     assert told_of(store)[runs.old] == before[runs.old]
+
+
+def test_what_goes_first_is_on_the_disk_before_a_tree_goes(
+    store: str, runs: Aged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the power lost, no folder brings back what is gone, and no export of it is missing."""
+    flushed: dict[str, tuple[list[str], bool]] = {}
+
+    def flush(folder: Path) -> None:
+        names = sorted(place.name for place in folder.iterdir())
+        flushed[folder.name] = (names, runs.family in told_of_rows(store))
+
+    monkeypatch.setattr(pruning, "sync_folder", flush)
+    prune_store(store, TWO_DAYS, export=tmp_path / "made" / "kept", ports=NOW)
+    assert flushed["kept"] == (sorted([f"{runs.old}.jsonl", f"{runs.family}.jsonl"]), True)
+    names, was_there = flushed["agents"]
+    assert was_there and runs.chat in names and runs.family not in names
+    assert flushed["made"] == (["kept"], True) and flushed[tmp_path.name][1]
 
 
 # ── beside others ────────────────────────────────────────────────────────────────────────────
