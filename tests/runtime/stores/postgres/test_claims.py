@@ -159,7 +159,7 @@ async def test_nobody_imports_beside_a_process_whose_writing_connection_is_cut(
     async with members_of(store, 1) as (one,):
         await open_run(one.journal, A_RUN)
         assert server.end_connections(f"hubbub:{store.schema}:writer%") == 1
-        intake = open_postgres_intake(PostgresAddress(server.dsn(store.schema)), "new")
+        intake = open_postgres_intake(PostgresAddress(server.dsn(store.schema)), "new", "import")
         with pytest.raises(StoreInUse, match="another runtime is at work"), intake:
             raise AssertionError("it has opened")
         assert one.losses == 0
