@@ -202,7 +202,7 @@ class TaskHost:
         guarded, context = self._guarded(coroutine), self._context.copy()
         return start_in(
             self._group, guarded, name=name or None, context=context, within=within,
-            steady=steady or lives_on,
+            steady=steady or lives_on, on_asyncio=self._bystander is not None,
         )  # fmt: skip
 
     def end_program(self, error: BaseException) -> bool:

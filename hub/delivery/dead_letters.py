@@ -32,9 +32,11 @@ def unhandled(commit: Commit) -> list[tuple[str, str, InLane]]:
     """
     found: list[tuple[str, str, InLane]] = []
     if commit.receipt is None:
-        refused = [x for x in commit.deliveries if x.outcome == "rejected"]
-        refused = [x for x in refused if not isinstance(x.event, SessionOpen)]
-        found += [(each.to, each.reason, each.event) for each in refused]
+        found += [
+            (each.to, each.reason, each.event)
+            for each in commit.deliveries
+            if each.outcome == "rejected" and not isinstance(each.event, SessionOpen)
+        ]
     if commit.status == "ended":
         ending = commit.events[-1] if commit.events else None
         reason = "terminated" if getattr(ending, "outcome", "") == "terminated" else "ended"

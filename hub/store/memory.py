@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import islice
+from operator import itemgetter
 from typing import Final, TypeVar
 
 from msgspec import structs
@@ -287,18 +288,23 @@ class MemoryJournal:
     def _read_run(
         self, run_id: str, selection: Selection, after: int, end: int, limit: int
     ) -> tuple[Sequence[Event], int]:
-        row = self._rows.find(run_id)
-        places: Iterable[int] = ()
+        row, match = self._rows.find(run_id), selection.match
+        stored: Iterable[tuple[int, Event | None]] = ()
         if row is not None:
-            places = islice(row.positions, bisect_right(row.positions, after), None)
+            first = bisect_right(row.positions, after)
+            its = islice(row.positions, first, None), islice(row.events, first, None)
+            stored = zip(*its, strict=True)
         if (of_hub := self._hub_positions_of.get(run_id)) is not None:
-            places = merge(places, (position for position in of_hub if position > after))
+            others = ((place, self._at(place)) for place in of_hub if place > after)
+            stored = merge(stored, others, key=itemgetter(0))
         found: list[Event] = []
-        for position in places:
+        for position, event in stored:
             if position > end:
                 break
-            event = self._at(position)
-            if event is not None and selection.wants(event):
+            # The type first: of a long run few are wanted.
+            if event is None or (match is not None and not match(event.type)):
+                continue
+            if selection.wants(event):
                 found.append(event)
                 if len(found) == limit:
                     return found, position

@@ -37,6 +37,7 @@ def start_in(
     context: Context | None = None,
     within: Sequence[Coroutine[Any, Any, Any]] = (),
     steady: bool = False,
+    on_asyncio: bool | None = None,
 ) -> TaskHandle[T, Any]:
     """Start a task in ``group`` that no ``GeneratorExit`` of a future closes.
 
@@ -44,8 +45,9 @@ def start_in(
     the loop's owner has no part in these tasks.  ``within``: coroutines that ``coroutine`` is to
     await.  A loop that ends cancels tasks before their first step; these are then closed, too.
     A ``steady`` task awaits no code of users'; plain listeners that it calls cannot cancel it.
+    ``on_asyncio``: whose loop it is, for who knows it.
     """
-    if not is_on_asyncio():
+    if not (is_on_asyncio() if on_asyncio is None else on_asyncio):
         return group.create_task(coroutine, name=name, context=context)
     loop = asyncio.get_running_loop()
     factory = loop.get_task_factory()

@@ -69,10 +69,15 @@ async def events_of_run() -> list[Event]:
     return [event for event in events if event.is_durable]
 
 
-async def calls_of_run() -> Counter[str]:
-    """The Python function calls of one warm standard run, by name; ``total()`` is their number.
+async def calls_of_run(
+    opened: contextlib.AbstractAsyncContextManager[Runtime] | None = None,
+    agent: str = "assistant",
+    question: str = QUESTION,
+) -> Counter[str]:
+    """The Python function calls of one warm run, by name; ``total()`` is their number.
 
-    Counts what the event loop does for it as well, with asyncio's and Trio's own functions.
+    It is the standard run, unless another runtime is given.  Counts what the event loop does for it
+    as well, with asyncio's and Trio's own functions.
     """
     counted: Counter[str] = Counter()
 
@@ -80,14 +85,14 @@ async def calls_of_run() -> Counter[str]:
         if event == "call":
             counted[f"{frame.f_code.co_filename}:{frame.f_code.co_qualname}"] += 1
 
-    async with standard_runtime() as runtime:
+    async with opened or standard_runtime() as runtime:
         runtime.hub.subscribe("*", _ignore)
         for _ in range(3):
-            await runtime.run("assistant", QUESTION)
+            await runtime.run(agent, question)
         gc.disable()  # Hypothesis, where it is loaded, is told of each collection.
         sys.setprofile(count)
         try:
-            await runtime.run("assistant", QUESTION)
+            await runtime.run(agent, question)
         finally:
             sys.setprofile(None)
             gc.enable()

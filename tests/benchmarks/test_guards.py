@@ -2,6 +2,7 @@
 
 import pytest
 from cache_figures import shares_of_conversation
+from child_figures import TASK, delegating
 from run import main
 from standard_run import (
     RUN_EVENTS,
@@ -15,6 +16,9 @@ MOST_CALLS = {"asyncio": 281, "trio": 345}
 """What a standard run takes, the loop's own functions and 16 calls of the listener included, with
 a little air.  Let it only go down."""
 
+MOST_OF_DELEGATION = {"asyncio": 850, "trio": 1010}
+"""The same of a parent that has a child do the work: three model calls and a tool."""
+
 
 @pytest.mark.anyio
 async def test_standard_run_is_two_model_calls_and_a_tool() -> None:
@@ -27,6 +31,14 @@ async def test_standard_run_takes_few_function_calls(anyio_backend_name: str) ->
     dearest = "\n".join(f"{count:4} {name}" for name, count in counted.most_common(25))
     total = counted.total()
     assert total <= MOST_CALLS[anyio_backend_name], f"{total} calls:\n{dearest}"
+
+
+@pytest.mark.anyio
+async def test_delegation_takes_few_function_calls(anyio_backend_name: str) -> None:
+    counted = await calls_of_run(delegating(), "parent", TASK)
+    dearest = "\n".join(f"{count:4} {name}" for name, count in counted.most_common(25))
+    total = counted.total()
+    assert total <= MOST_OF_DELEGATION[anyio_backend_name], f"{total} calls:\n{dearest}"
 
 
 @pytest.mark.anyio
