@@ -20,13 +20,19 @@ from hubbub.runtime.stores.postgres.schema import LOCK
 from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
 from hubbub.runtime.stores.sql.rows import PUT_NOTE
 
-__all__ = ["IS_GONE", "declare", "publish"]
+__all__ = ["IS_GONE", "declare", "join_in_turn", "publish"]
 
 IS_GONE: Final = (
     "NOT EXISTS (SELECT 1 FROM pg_stat_activity AS a "
     "WHERE a.pid = worker.pid AND coalesce(a.backend_start, worker.connected) = worker.connected)"
 )
 """Whether the connection is gone that a row of ``worker`` was written by."""
+
+
+def join_in_turn(db: PostgresConnection) -> None:
+    """Wait until nobody else joins or declares anything; others wait until the transaction is
+    over."""
+    db.execute(f"SELECT pg_advisory_xact_lock({LOCK.format(2)})")
 
 
 def declare(
@@ -39,7 +45,7 @@ def declare(
     Raises ``OtherDefinition``; and ``LockNotAvailable``, which passes, where it is not known yet
     whether the other one is still there.
     """
-    db.execute(f"SELECT pg_advisory_xact_lock({LOCK.format(2)})")
+    join_in_turn(db)
     db.execute(_TIDY, (worker,))
     agents, digests = list(declared.definitions), list(declared.definitions.values())
     if not declared.replaces:
@@ -60,7 +66,7 @@ def publish(db: PostgresConnection, own: Mapping[str, str], worker: int) -> None
 
     What others offer is what their rows say, as this ``worker``'s does by then.
     """
-    db.execute(f"SELECT pg_advisory_xact_lock({LOCK.format(2)})")
+    join_in_turn(db)
     db.executemany(PUT_NOTE, list(own.items()))
     offers = [agents for (agents,) in db.execute(_OFFERED, (worker,)).fetchall()]
     needed: set[str] | None = None

@@ -21,7 +21,7 @@ from hubbub.hub.errors import OperatorError
 from hubbub.hub.store.declared import NOTHING_DECLARED, Declared
 from hubbub.hub.store.left_notes import of_agents
 from hubbub.hub.store.placement import ANYTHING
-from hubbub.runtime.stores.postgres.declarations import IS_GONE, declare, publish
+from hubbub.runtime.stores.postgres.declarations import IS_GONE, declare, join_in_turn, publish
 from hubbub.runtime.stores.postgres.migrations import format_of, new_records, newest
 from hubbub.runtime.stores.postgres.schema import LOCK, check_server
 from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
@@ -102,13 +102,6 @@ class WorkerLease:
             self.db.execute(_END_ALL, (self.ttl,))
             self.db.execute(f"SELECT pg_advisory_unlock({LOCK.format(1)})")
         self._lock_shared()
-        if self._is_named:
-            self.db.execute(_END_PREDECESSOR, (self._name,))
-            if (found := self.db.execute(_NAMED, (self._name,)).fetchone()) is not None:
-                raise StoreInUse(
-                    f"{self.db.address.place}: a worker called {self._name!r} is at work on this "
-                    f"store since {found[0]}; stop it, or give another name"
-                )
         self._name = self._name or default_name
         self.db.execute(_TIDY)
         self.begin()
@@ -116,12 +109,15 @@ class WorkerLease:
     def begin(self) -> None:
         """Begin a new lease: nothing is owned under it yet.
 
-        Raises ``OperatorError`` where the tables have left this program behind, and
-        ``OtherDefinition``; nothing is written then.
+        Raises ``OperatorError`` where the tables have left this program behind, ``StoreInUse`` for
+        a name that is another process's by now, and ``OtherDefinition``; nothing is written then.
         """
         kind = "worker" if self.is_worker else "channel"
         values = (self.format, self._name, kind, self.ttl, self.drains, *self.offered)
         with self._transaction():
+            join_in_turn(self.db)
+            if self._is_named:
+                self._check_name()
             found = self.db.execute(_BEGIN, values).fetchone()
             if found is None:  # The tables were changed since they were looked at.
                 format_of(self.db)
@@ -134,6 +130,16 @@ class WorkerLease:
         self.worker = worker
         self.own.add(self.worker)
         self.group = self.acknowledged = 0
+
+    def _check_name(self) -> None:
+        """Raise ``StoreInUse`` where the name is that of another process, at work for all that is
+        known; nobody joins meanwhile."""
+        self.db.execute(_END_PREDECESSOR, (self._name,))
+        if (found := self.db.execute(_NAMED, (self._name,)).fetchone()) is not None:
+            raise StoreInUse(
+                f"{self.db.address.place}: a worker called {self._name!r} is at work on this "
+                f"store since {found[0]}; stop it, or give another name"
+            )
 
     def declare(self, declared: Declared) -> None:
         """Say how agents are defined here, from now on and under later leases.
