@@ -328,6 +328,9 @@ class PostgresStore(PostgresReads):
             self._groups.append((batch, group))
             return
 
+    def _is_early(self, draft: SnapshotDraft) -> bool:
+        return self._writer.snapshots.is_early(draft)
+
     async def _keep(self, draft: SnapshotDraft) -> None:
         await self._writing.run(partial(self._writer.snapshots.keep, draft))
 

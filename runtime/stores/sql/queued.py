@@ -90,6 +90,10 @@ class QueuedStore(SqlReads):
         """Set ``failure``: nothing is accepted from now on."""
 
     @abstractmethod
+    def _is_early(self, draft: SnapshotDraft) -> bool:
+        """Whether it is known that no snapshot of its run is due yet."""
+
+    @abstractmethod
     async def _keep(self, draft: SnapshotDraft) -> None:
         """Have a snapshot kept.  What it raises is told, and nothing else comes of it."""
 
@@ -193,6 +197,8 @@ class QueuedStore(SqlReads):
     def keep_snapshot(self, draft: SnapshotDraft) -> None:
         """Keep a snapshot, if one is due, when nothing else is to be done."""
         if self._is_forgetful or self.failure or not self._is_open:
+            return
+        if self._is_early(draft):  # Nobody need be woken for that.
             return
         self._drafts.pop(draft.run_id, None)
         self._drafts[draft.run_id] = draft

@@ -37,22 +37,27 @@ class KeptSnapshots:
         if (known := self._known.get(run_id)) is not None:
             known[2] += size
 
+    def is_early(self, draft: SnapshotDraft) -> bool:
+        """Whether it is known that none is due yet.  May be asked in any thread."""
+        known = self._known.get(draft.run_id)
+        if known is None or not known[0]:
+            return False
+        return not is_due(draft.seq - known[0], known[2], known[1])
+
     def keep(self, draft: SnapshotDraft) -> bool:
         """Write a snapshot if it is due, without a word where the record is not as its draft has
         it; whether it was written.  Raises what encoding does, and the database's errors."""
         run_id, seq, version = draft.run_id, draft.seq, draft.version
-        known = self._known.get(run_id)
-        if known is not None and seq - known[0] < RECORDS:
+        if self.is_early(draft):
             return False
         place = self._db.execute(_PLACE, (run_id, seq)).fetchone()
         if place is None:
             return False
         number, chain = place
-        if known is None:
-            known = self._find(number, draft)
-            self._know(run_id, known)
-        if known[0] and not is_due(seq - known[0], known[2], known[1]):
-            return False
+        if run_id not in self._known:
+            self._know(run_id, self._find(number, draft))
+            if self.is_early(draft):
+                return False
         body = draft.encode()
         crc = checksum_of(run_id, seq, chain, version, body)
         self._db.execute(_PUT, (number, seq, version, crc, body))

@@ -233,6 +233,9 @@ class SqliteStore(QueuedStore):
         if applied.described and self._mirror is not None:
             self._mirror.committed(applied.described, applied.tip)
 
+    def _is_early(self, draft: SnapshotDraft) -> bool:
+        return self._writer.snapshots.is_early(draft)
+
     async def _keep(self, draft: SnapshotDraft) -> None:
         try:
             await self._writing.run(partial(self._writer.snapshots.keep, draft))
