@@ -21,7 +21,8 @@ SHOWN: Final = frozenset((
 
 
 def shown_in(where: str, content: object) -> tuple[PartBody, ...]:
-    """The parts of a user's content.  Raises ``Refused`` for what no model could be shown."""
+    """The parts of a user's content, whose types are texts (``parts_of`` has checked them).
+    Raises ``Refused`` for what no model could be shown."""
     found = []
     for at, part in enumerate(content if isinstance(content, list) else ()):
         if isinstance(part, dict) and part.get("type") in SHOWN:

@@ -252,14 +252,14 @@ def parts_of(where: str, content: object, *, shows: bool = False) -> str:
     found = []
     for at, part in enumerate(content):
         part = object_at(f"{where}[{at}]", part)
-        kind = part.get("type")
+        kind = text_at(f"{where}[{at}].type", part.get("type"))
         if kind == "refusal":
             found.append(text_at(f"{where}[{at}].refusal", part.get("refusal")))
         elif kind in _TEXTS:
             found.append(text_at(f"{where}[{at}].text", part.get("text")))
         elif not (shows and kind in SHOWN):
             raise Refused(
-                400, f"Content of type {str(kind)[:50]!r} is not supported here; send text.",
+                400, f"Content of type {kind[:50]!r} is not supported here; send text.",
                 param=f"{where}[{at}].type", code="unsupported_value",
             )  # fmt: skip
     return "\n".join(found)

@@ -153,6 +153,72 @@ async def test_what_a_completion_cannot_be_made_of(http):
             assert_refused(answer, str(body)[:300])
 
 
+OTHER = [[], [7], {}, {"a": []}, None, True, 0, -1, 10**30, 0.5, "", "x" * 3_000, "\x00"]
+"""A value of each type of JSON."""
+
+TEXT = [{"type": "text", "text": "t"}, {"type": "refusal", "refusal": "r"}]
+IMAGE = "data:image/png;base64,iVBORw0KGgo="
+FULL_CHAT = {
+    "model": "talker", "stream": False, "stream_options": {"include_usage": True}, "n": 1,
+    "logprobs": False, "max_tokens": 5, "stop": ["x"], "metadata": {"a": "b"}, "user": "u",
+    "response_format": {
+        "type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}},
+    "tool_choice": "auto", "tools": [{"type": "function", "function": {
+        "name": "g", "description": "d", "parameters": {"properties": {"a": {"enum": [1]}}}}}],
+    "messages": [
+        {"role": "system", "content": TEXT}, USER, {"role": "assistant", "content": "x",
+        "tool_calls": [CALL]}, {"role": "tool", "tool_call_id": "c", "content": TEXT},
+        {"role": "user", "content": [
+            *TEXT, {"type": "image_url", "image_url": {"url": IMAGE}},
+            {"type": "file", "file": {"filename": "a.pdf", "file_data": IMAGE}},
+            {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}]},
+    ],
+}  # fmt: skip
+FULL_RESPONSE = {
+    "model": "talker", "instructions": "i", "store": True, "background": False, "stream": False,
+    "metadata": {"a": "b"}, "max_output_tokens": 5, "temperature": 1.0, "truncation": "auto",
+    "text": {"format": {"type": "json_schema", "schema": {"type": "object"}}},
+    "conversation": {"id": "c"}, "reasoning": {"effort": "low"}, "tool_choice": "auto",
+    "tools": [{"type": "function", "name": "g", "parameters": {"type": "object"}}],
+    "input": [
+        USER, {"type": "function_call", "call_id": "c", "name": "t", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": TEXT},
+        {"type": "message", "role": "user", "content": [
+            {"type": "input_text", "text": "a"}, {"type": "input_image", "image_url": IMAGE},
+            {"type": "input_file", "filename": "a.pdf", "file_data": IMAGE}]},
+    ],
+}  # fmt: skip
+
+
+def with_others(value):
+    """The value with another one in each of its places, one after the other."""
+    yield from OTHER
+    places = value.items() if isinstance(value, dict) else ()
+    for key, inner in enumerate(value) if isinstance(value, list) else places:
+        for other in with_others(inner):
+            changed = value.copy()
+            changed[key] = other
+            yield changed
+
+
+@pytest.mark.parametrize(("path", "whole"), [(C, FULL_CHAT), (R, FULL_RESPONSE)])
+async def test_a_value_of_any_type_in_any_place_is_answered_or_refused(http, path, whole):
+    for body in with_others(whole):
+        answer = await http.post(path, json=body)
+        if answer.status_code != 200:
+            assert_refused(answer, str(body)[:600])
+
+
+@pytest.mark.parametrize("kind", [[], {}, ["text"], {"type": "text"}, 7, None])
+async def test_a_part_whose_type_is_no_text_is_refused_by_its_place(http, kind):
+    said = [{"role": "user", "content": [{"type": kind, "text": "a"}]}]
+    for path, name in ((C, "messages"), (R, "input")):
+        answer = await http.post(path, json={"model": "talker", name: said})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (
+            400, f"{name}[0].content[0].type",
+        )  # fmt: skip
+
+
 async def test_what_is_not_there(http):
     for path in GETS:
         assert_refused(await http.get(path), path)
