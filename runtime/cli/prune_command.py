@@ -11,7 +11,7 @@ import msgspec
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.events.moments import shown_moment
 from hubbub.hub.ports import Ports
-from hubbub.hub.values import MAX_SECONDS
+from hubbub.hub.values import MAX_COUNT, MAX_SECONDS
 from hubbub.runtime.cli.printing import FAILED, Write, at_least, document, write_all
 from hubbub.runtime.stores.open import DEFAULT_STORE, open_reader
 from hubbub.runtime.stores.retention.retention import EndedTree, Retention
@@ -26,6 +26,8 @@ SHOWN: Final = 100
 """Trees, and problems, that are listed one by one."""
 
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)(s|min|h|d|w)")
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)(|kB|MB|GB|TB)")
+_UNITS: Final = {"": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _SECONDS: Final = {"s": 1, "min": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
 
 
@@ -34,6 +36,7 @@ def prune_command(write: Write, notice: Write) -> Callable[..., int]:
         *,
         ended: str | None = None,
         keep_last: int | None = None,
+        max_bytes: str | None = None,
         dry_run: bool = False,
         export: Path | None = None,
         json: bool = False,
@@ -50,14 +53,17 @@ def prune_command(write: Write, notice: Write) -> Callable[..., int]:
         ended
             Keep those that ended less than this ago: 30d, 12h, 90min, 8w.
         keep_last
-            Keep that many that ended last, however old they are.
+            Keep that many that ended last, however old and large they are.
+        max_bytes
+            What all events of the store may take (500MB, 10GB): beyond it the oldest go, however
+            young they are. Contents of files do not count.
         dry_run
             Change nothing; print what would go.
         export
             Write each tree into this folder first, as RUN.jsonl, which hubbub import accepts.
         json
             Print one JSON object instead: dry_run, trees (root_run_id, agent, run_ids, events,
-            ended_at), kept, contents, exports, problems.
+            ended_at, size), kept, contents, exports, problems.
         store
             sqlite:PATH, the folder that a runtime uses, or postgresql://…
         """
@@ -65,9 +71,11 @@ def prune_command(write: Write, notice: Write) -> Callable[..., int]:
 
         if keep_last is not None:
             at_least(1, "--keep-last", keep_last)
-        if ended is None and keep_last is None:
-            raise OperatorError("what may go? give --ended 30d, --keep-last 100, or both")
-        retention = Retention(ended=_span(ended), keep_last=keep_last)
+        if ended is None and keep_last is None and max_bytes is None:
+            raise OperatorError("what may go? give --ended 30d, --keep-last 100, --max-bytes 10GB")
+        retention = Retention(
+            ended=_span(ended), keep_last=keep_last, max_bytes=_bytes(max_bytes)
+        )  # fmt: skip
         if dry_run:
             made = _found(store, retention)
         else:
@@ -103,6 +111,16 @@ def _span(text: str | None) -> timedelta | None:
             f"--ended {text}: expected how long, above 0 and below 10 years: 30d, 12h, 90min, 8w"
         )
     return timedelta(seconds=seconds)
+
+
+def _bytes(text: str | None) -> int | None:
+    if text is None:
+        return None
+    found = _SIZE.fullmatch(text)
+    size = int(float(found[1]) * _UNITS[found[2]]) if found else 0
+    if not 0 < size <= MAX_COUNT:
+        raise OperatorError(f"--max-bytes {text}: expected how much, above 0: 500MB, 10GB, 10000")
+    return size
 
 
 def _lines(made: "Pruned", is_dry: bool) -> Iterator[str]:

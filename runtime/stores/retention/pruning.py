@@ -14,11 +14,11 @@
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hubbub.agents.state.prompts import LASTING
 from hubbub.hub.errors import HubbubError, OperatorError
@@ -82,15 +82,25 @@ class Pruned(Struct, frozen=True, kw_only=True):
 def find_trees(store: StoreReader, retention: Retention, now: int) -> Found:
     """What a retention says of a store at a time (µs).  Changes nothing."""
     with store.one_moment():
-        trees, problems = _ended_trees(store)
-        going = trees_to_go(trees, retention, now)
+        sizes = _sizes(store) if retention.max_bytes is not None else {}
+        trees, problems = _ended_trees(store, sizes)
+        going = trees_to_go(trees, retention, now, sum(sizes.values()))
         for last in store.event_rows(after=store.tip - 1):
             if last.lane != "hub":
                 going = [tree for tree in going if last.run_id not in tree.run_ids]
     return Found(trees=going, kept=len(trees) + len(problems) - len(going), problems=problems)
 
 
-def _ended_trees(store: StoreReader) -> tuple[list[EndedTree], list[str]]:
+def _sizes(store: StoreReader) -> Mapping[str, int]:
+    """How many bytes the events of each run take, and, by no id, those of the hub's own lane."""
+    sizes = {"": 0}
+    for row in store.event_rows(after=FIRST):
+        run_id = row.run_id if row.lane != "hub" else ""
+        sizes[run_id] = sizes.get(run_id, 0) + len(row.body)
+    return sizes
+
+
+def _ended_trees(store: StoreReader, sizes: Mapping[str, int]) -> tuple[list[EndedTree], list[str]]:
     """The trees in which every run has ended, and what is wrong with others of them."""
     live: set[str] = set()
     ended: dict[str, list[_Ended]] = {}
@@ -105,7 +115,9 @@ def _ended_trees(store: StoreReader) -> tuple[list[EndedTree], list[str]]:
     problems: list[str] = []
     for root, runs in ended.items():
         try:
-            trees.append(_ended_tree(store, root, runs))
+            tree = _ended_tree(store, root, runs)
+            size = sum(sizes.get(run_id, 0) for run_id in tree.run_ids)
+            trees.append(structs.replace(tree, size=size))
         except (*READ_ERRORS, HubbubError) as error:
             problems.append(f"run {root}: cannot be read ({error}), and is kept; see hubbub fsck")
     return trees, problems

@@ -135,6 +135,24 @@ def test_the_tree_with_the_last_event_stays_and_no_position_is_used_twice(
     assert pruned.kept == 1
 
 
+def test_beyond_a_size_the_oldest_go(store: str, runs: Aged, command: Command) -> None:
+    with open_reader(store) as reader:
+        sizes = dict.fromkeys(reader.roots().values(), 0)
+        for row in reader.event_rows():
+            sizes[row.root_run_id] += len(row.body)
+    whole = sum(sizes.values())
+    roots: list[list[str]] = []
+    for limit in (whole, whole - 1, whole - sizes[runs.old] - 1, 1):
+        arguments = ("--max-bytes", limit, "--dry-run", "--json", "--store", store)
+        trees = json.loads(command("prune", *arguments)[1])["trees"]
+        assert [x["size"] for x in trees] == [sizes[x["root_run_id"]] for x in trees]
+        roots.append([x["root_run_id"] for x in trees])
+    both = [runs.old, runs.family]
+    assert roots == [[], [runs.old], both, [*both, runs.young]]
+    pruned = prune_store(store, Retention(ended=9 * DAY, max_bytes=whole - 1), ports=NOW)
+    assert [x.root_run_id for x in pruned.trees] == [runs.old] and problems(store) == []
+
+
 def test_what_has_not_ended_always_stays(store: str, runs: Aged) -> None:
     with open_reader(store) as reader:
         found = find_trees(reader, Retention(ended=0.001), 10**18)
@@ -402,7 +420,9 @@ def test_the_command_shows_first_then_removes(store: str, runs: Aged, command: C
 
 
 WRONG: list[tuple[tuple[str, ...], str]] = [
-    ((), "what may go? give --ended 30d, --keep-last 100, or both"),
+    ((), "what may go? give --ended 30d, --keep-last 100, --max-bytes 10GB"),
+    (("--max-bytes", "0"), "--max-bytes 0: expected how much, above 0: 500MB, 10GB, 10000"),
+    (("--max-bytes", "much"), "--max-bytes much: expected how much"),
     (("--ended", "0d"), "--ended 0d: expected how long, above 0 and below 10 years: 30d, 12h"),
     (("--ended", "month"), "--ended month: expected how long"),
     (("--ended", "99999w"), "--ended 99999w: expected how long"),

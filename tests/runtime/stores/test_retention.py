@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from hubbub.hub.errors import BadValue
 from hubbub.runtime.stores.retention.retention import EndedTree, Retention, trees_to_go
@@ -45,6 +46,33 @@ def test_a_tree_goes_when_neither_limit_keeps_it_and_the_oldest_go_first(
     assert trees_to_go(kept, retention, now * SECOND) == []
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.integers(1, 50))),
+    st.one_of(st.none(), st.integers(1, 20)),
+    st.one_of(st.none(), st.integers(1, 8)),
+    st.integers(1, 400),
+    st.integers(0, 100),
+)
+def test_beyond_a_size_the_oldest_go_until_the_rest_fits_and_no_more_than_these(
+    ends: list[tuple[int, int]], ended: int | None, keep_last: int | None, max_bytes: int,
+    others: int,
+) -> None:  # fmt: skip
+    trees = [
+        structs.replace(tree(number, end), size=size) for number, (end, size) in enumerate(ends)
+    ]
+    size = others + sum(x.size for x in trees)
+    retention = Retention(ended=ended, keep_last=keep_last, max_bytes=max_bytes)
+    gone = trees_to_go(trees, retention, 25 * SECOND, size)
+    oldest = sorted(trees, key=lambda x: (x.ended_at, x.root_run_id))
+    candidates = oldest[: max(0, len(trees) - (keep_last or 0))]
+    assert gone == candidates[: len(gone)]
+    old = [x for x in candidates if ended is not None and x.ended_at <= (25 - ended) * SECOND]
+    assert gone[: len(old)] == old
+    left = size - sum(x.size for x in gone)
+    assert left <= max_bytes or gone == candidates
+    assert len(gone) == len(old) or left + gone[-1].size > max_bytes
+
+
 def test_a_time_is_a_span_or_seconds() -> None:
     assert Retention(ended=timedelta(days=2)) == Retention(ended=172_800.0)
     assert Retention(ended=60) == Retention(ended=timedelta(minutes=1))
@@ -53,7 +81,7 @@ def test_a_time_is_a_span_or_seconds() -> None:
 @pytest.mark.parametrize(
     ("limits", "words"),
     [
-        ({}, "it says nothing; give ended, keep_last or both"),
+        ({}, "it says nothing; give ended, keep_last or max_bytes"),
         ({"ended": 0}, "ended: expected seconds above 0"),
         ({"ended": timedelta()}, "ended: expected seconds above 0"),
         ({"ended": timedelta(days=-1)}, "ended: expected seconds from 0"),
@@ -63,6 +91,8 @@ def test_a_time_is_a_span_or_seconds() -> None:
         ({"ended": timedelta(days=100_000)}, "ended: expected seconds from 0"),
         ({"ended": "30d"}, "ended: expected a number of seconds"),
         ({"ended": True}, "ended: expected a number of seconds"),
+        ({"max_bytes": 0}, "max_bytes: expected a whole number of at least 1"),
+        ({"max_bytes": 1e9}, "max_bytes: expected a whole number of at least 1"),
         ({"keep_last": 0}, "keep_last: expected a whole number of at least 1"),
         ({"keep_last": -1}, "keep_last: expected a whole number of at least 1"),
         ({"keep_last": 1.5}, "keep_last: expected a whole number of at least 1"),
