@@ -75,9 +75,7 @@ from hubbub.runtime.activities.summaries import summarize
 from hubbub.runtime.activities.thread_state import ThreadState
 from hubbub.runtime.activities.timeouts import TIMED_OUT, chosen, names_of
 
-__all__ = [
-    "perform",
-]
+__all__ = ["call_model", "perform"]
 
 
 async def perform(activity: Activity, at_work: AtWork) -> Signal:
@@ -91,7 +89,7 @@ async def perform(activity: Activity, at_work: AtWork) -> Signal:
             case RunTool():
                 return await _run_call(activity, at_work)
             case CallModel():
-                return await _call_model(activity, at_work)
+                return await call_model(activity, at_work)
             case Summarize():
                 return await summarize(activity, at_work)
             case StartChild():
@@ -212,7 +210,8 @@ def _not_ready(tool: Tool[..., Any], activity: RunTool, at: AtWork) -> str:
 # ── models ───────────────────────────────────────────────────────────────────────────────────
 
 
-async def _call_model(activity: CallModel, at: AtWork) -> Signal:
+async def call_model(activity: CallModel, at: AtWork) -> Signal:
+    """``perform``, of the one activity that most runs wait in: without a further frame."""
     services, side, lane = at.services, at.side, at.run.lane
     run_id = lane.run_id
     if activity.delay:

@@ -8,7 +8,7 @@ a child's words or an agent's, is the root's own.
 from collections.abc import Container, Iterable
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from hubbub.agents.state.commands import command_of
 from hubbub.agents.turn.decide import Kind, kind_of
@@ -37,11 +37,11 @@ _STOP: Final = 16
 class Mailbox(Struct, eq=False):
     """The untaken items of one run, in order; each is noted once."""
 
-    control: list[InLane] = field(default_factory=list)
-    results: list[InLane] = field(default_factory=list)
-    kept: list[InLane] = field(default_factory=list)
+    control: tuple[InLane, ...] = ()
+    results: tuple[InLane, ...] = ()
+    kept: tuple[InLane, ...] = ()
     """Results that are not to be taken yet."""
-    messages: list[InLane] = field(default_factory=list)
+    messages: tuple[InLane, ...] = ()
     said: int = 0
     """What people have said of the messages, as bits of ``KINDS``."""
     seen: int = 0
@@ -54,19 +54,19 @@ class Mailbox(Struct, eq=False):
         self.seen = item.seq
         match kind_of(item):
             case "control":
-                self.control.append(item)
+                self.control += (item,)
             case "result":
-                self.results.append(item)
+                self.results += (item,)
             case _:
-                self.messages.append(item)
+                self.messages += (item,)
                 self.said |= _bits(item)
 
     def keep(self, children: Container[str]) -> None:
         """Let the results of these children wait, and no others any more."""
         items = sorted((*self.kept, *self.results), key=_number)
         kept = [x for x in items if isinstance(x, SessionResult) and x.child_run_id in children]
-        self.results[:] = [item for item in items if item not in kept]
-        self.kept[:] = kept
+        self.results = tuple([item for item in items if item not in kept])
+        self.kept = tuple(kept)
 
     @property
     def lends(self) -> int:
@@ -76,15 +76,14 @@ class Mailbox(Struct, eq=False):
     def waiting(self, kind: Kind, lent: "Mailbox | None" = None) -> tuple[InLane, ...]:
         """What waits of a kind, the conversation's messages among it, by when they came."""
         if kind == "control":
-            return tuple(self.control)
+            return self.control
         if kind == "result":
-            return tuple(self.results)
+            return self.results
         items = self.messages
         if lent is not None and kind != "stop":
-            items = [*items, *filter(_bits, lent.messages)]
-            items.sort(key=_came_at)
+            items = tuple(sorted((*items, *filter(_bits, lent.messages)), key=_came_at))
         if kind == "message":
-            return tuple(items)
+            return items
         if kind == "said":
             return tuple([item for item in items if _bits(item)][:1])
         words = tuple([item for item in items if command_of(item) == kind])
@@ -93,10 +92,12 @@ class Mailbox(Struct, eq=False):
     def take(self, kind: Kind, lent: "Mailbox | None" = None) -> tuple[InLane, ...]:
         """The same, and they wait no longer."""
         if lent is None and not self.said:
-            of_kind = {"control": self.control, "result": self.results}
-            waiting = of_kind.get(kind, self.messages)
-            items = tuple(waiting)
-            waiting.clear()
+            if kind == "control":
+                items, self.control = self.control, ()
+            elif kind == "result":
+                items, self.results = self.results, ()
+            else:
+                items, self.messages = self.messages, ()
             return items
         items = self.waiting(kind, lent)
         self.remove(items)
@@ -107,8 +108,12 @@ class Mailbox(Struct, eq=False):
     def remove(self, items: Iterable[InLane]) -> None:
         """These items wait no longer, as far as they are here."""
         gone = {(item.run_id, item.seq) for item in items}
-        for waiting in (self.control, self.results, self.messages):
-            waiting[:] = [item for item in waiting if (item.run_id, item.seq) not in gone]
+
+        def left(waiting: tuple[InLane, ...]) -> tuple[InLane, ...]:
+            return tuple([item for item in waiting if (item.run_id, item.seq) not in gone])
+
+        self.control, self.results = left(self.control), left(self.results)
+        self.messages = left(self.messages)
         self.said = 0
         for item in self.messages:
             self.said |= _bits(item)

@@ -32,7 +32,7 @@ from hubbub.hub.run_hub import Closable
 from hubbub.hub.tasks.raised import is_contained
 from hubbub.hub.tasks.stepped import stepped
 from hubbub.runtime.activities.at_work import AtWork, CutOff, Performer
-from hubbub.runtime.activities.perform import perform
+from hubbub.runtime.activities.perform import call_model, perform
 from hubbub.runtime.activities.timeouts import timed_out, timeout_of
 from hubbub.runtime.kernel.current_run import CURRENT_RUN
 from hubbub.runtime.kernel.inline import InlineCaller
@@ -153,8 +153,11 @@ class ActivityTasks(Struct, eq=False):
                 if running.get(activity) is not ticket:
                     return  # Called off before its first turn: it must not begin.
                 # What never waits cannot take too long: its timer is set at its first wait.
+                scope = _Work(self.shared, run, activity, ticket, self)
                 signal = await stepped(
-                    perform(activity, _Work(self.shared, run, activity, ticket, self)),
+                    call_model(activity, scope)
+                    if isinstance(activity, CallModel)
+                    else perform(activity, scope),
                     on_wait=partial(self._set_timer, activity, ticket),
                 )
             except CutOff:

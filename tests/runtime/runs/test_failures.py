@@ -290,15 +290,15 @@ class Flaw:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.times = 0
         self.failed = 0
-        self._perform = activity_tasks.perform
-        monkeypatch.setattr(activity_tasks, "perform", self.perform)
+        self._call_model = activity_tasks.call_model
+        monkeypatch.setattr(activity_tasks, "call_model", self.call_model)
 
-    async def perform(self, activity: Any, work: Any) -> Any:
-        if isinstance(activity, CallModel) and self.failed < self.times:
+    async def call_model(self, activity: CallModel, work: Any) -> Any:
+        if self.failed < self.times:
             self.failed += 1
             await anyio.sleep(1)
             raise OSError("a flaw")
-        return await self._perform(activity, work)
+        return await self._call_model(activity, work)
 
 
 @pytest.mark.spec("T-12")
