@@ -26,6 +26,7 @@ from hubbub.hub.events import InLane, SessionMessage
 from hubbub.hub.logs import log
 from hubbub.hub.store.journal import Commit, Journal
 from hubbub.runtime.kernel.ancestry import runs_above
+from hubbub.runtime.remembered.snapshots import load_run
 
 __all__ = ["Boot", "Claimed", "RestorePolicy"]
 
@@ -205,7 +206,7 @@ async def _last_waiting(journal: Journal, run_id: str, tip: int | None) -> int:
     """The number of the last item that waits for a run, or waited at ``tip``; what comes later has
     a greater one."""
     try:
-        loaded = await journal.load(run_id)
+        loaded, _ = await load_run(journal, run_id)
     except (BadValue, StoreFailed):  # One run's trouble, which is reported when it is read.
         return 0
     for item in reversed(loaded.waiting if loaded is not None else ()):

@@ -39,7 +39,7 @@ from hubbub.runtime.kernel.masks import FailureMasks
 from hubbub.runtime.kernel.outcome import outcome_of
 from hubbub.runtime.kernel.outcomes import Outcomes
 from hubbub.runtime.kernel.services import Services
-from hubbub.runtime.remembered.snapshots import RECORDS, offer_snapshot
+from hubbub.runtime.remembered.snapshots import RECORDS, load_run, offer_snapshot
 from hubbub.runtime.runs.dependencies import RunDependencies
 from hubbub.runtime.runs.model_run import ModelRun
 from hubbub.runtime.supervision.capacity import Capacity
@@ -159,8 +159,9 @@ class Supervisor:
             if run_id not in self._ready.held:
                 continue
             try:
-                info = await journal.info(run_id)
-                loaded = await journal.load(run_id) if info is not None and info.waiting else None
+                if (info := await journal.info(run_id)) is None or not info.waiting:
+                    continue
+                loaded, _ = await load_run(journal, run_id)
             except (BadValue, StoreFailed):  # One run's trouble, which is reported when it is read.
                 continue
             if loaded is not None and is_to_end(loaded):

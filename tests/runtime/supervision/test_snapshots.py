@@ -24,6 +24,7 @@ from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.store.store import Store, snapshots_of
 from hubbub.runtime.models.scripted import FunctionModel
 from hubbub.runtime.stores.open import sqlite_store
+from hubbub.runtime.stores.sql.reader import SqlReader
 
 pytestmark = pytest.mark.anyio
 
@@ -90,6 +91,24 @@ async def test_a_long_conversation_goes_on_from_its_snapshot(
         assert loaded.kept is not None
         assert decode_thread(loaded.kept) == fold_all(EMPTY, lane[: loaded.after])
         assert list(loaded.events) == lane[loaded.after :]
+
+
+async def test_nobody_reads_the_whole_of_a_long_conversation_for_one_more_message(
+    ports: Ports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk = Talk(ports)
+    await talk.go_on(sqlite_store(tmp_path, ports=ports), RECORDS)
+    read: list[tuple[str, int]] = []
+    look = SqlReader._own_lane
+
+    def counted(self: SqlReader, run_id: str, number: int, after: int) -> list[Event]:
+        read.append((run_id, after))
+        return look(self, run_id, number, after)
+
+    monkeypatch.setattr(SqlReader, "_own_lane", counted)
+    await talk.go_on(sqlite_store(tmp_path, ports=ports), 3)
+    assert {run_id for run_id, _ in read} == {talk.run_id}
+    assert all(after >= RECORDS for _, after in read)
 
 
 async def test_a_run_shorter_than_that_has_no_snapshot(ports: Ports, tmp_path: Path) -> None:
