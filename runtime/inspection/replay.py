@@ -16,6 +16,7 @@ from hubbub.agents.state.area import Area
 from hubbub.agents.state.thread import OpenCall
 from hubbub.hub.errors import CallerError, UnknownRun
 from hubbub.hub.events import FileRef
+from hubbub.hub.near_misses import shown
 from hubbub.hub.store.reader import StoreReader, own_lane
 from hubbub.hub.values import MAX_COUNT, Json
 
@@ -28,8 +29,8 @@ class NoSuchRecord(CallerError):
     def __init__(self, run_id: str, until: int, last: int) -> None:
         self.last = last
         super().__init__(
-            f"run {run_id}: {until} is none of its own records; they go from 1 to {last}, and 0 is "
-            "before the first"
+            f"run {run_id}: {shown(until)} is none of its own records; they go from 1 to {last}, "
+            "and 0 is before the first"
         )
 
 

@@ -71,7 +71,7 @@ AMOUNTS: Final = (
 MADE: Final = frozenset({
     "Event", "CustomEvent", "ContentPart", "ModelRequest", "RunOutcome", "Spent", "StackFrame",
     "StackFrameMeta", "SubagentRegistryEntry", "Usage", "EventStream", "HubStatistics",
-    "Conversation", "ScheduleNote", "ScheduleStatus", "Address",
+    "Conversation", "ScheduleNote", "ScheduleStatus", "Address", "Replayed",
 })  # fmt: skip
 """What the library makes, or a model that is asked."""
 
@@ -199,6 +199,11 @@ async def in_tool(ask: Callable[[RunState], Any]) -> None:
         raise error
 
 
+async def state_at(rt: Runtime, seq: Any) -> None:
+    run = await rt.start("bot", "x")
+    await rt.state_at(run.run_id, seq)
+
+
 async def asked(rt: Runtime, timeout: Any) -> None:
     with anyio.move_on_after(100):
         await rt.hub.ask("nobody", "?", timeout=timeout)
@@ -258,6 +263,7 @@ ASKED: Final[Mapping[str, Callable[[Runtime, Any], Awaitable[object]]]] = {
     "Hub.open.timeout": lambda rt, v: rt.hub.open("bot", "x", timeout=v),
     "Hub.read.limit": lambda rt, v: rt.hub.read(limit=v),
     "Runtime.start.timeout": lambda rt, v: rt.start("bot", "x", timeout=v),
+    "Runtime.state_at.seq": state_at,
     "Runtime.conversations.limit": lambda rt, v: rt.conversations(limit=v),
     "RunContext.ask.timeout": lambda rt, v: within(lambda ctx: ctx.ask("?", timeout=v)),
     "RunContext.messages.idle_timeout": lambda rt, v: within(
@@ -279,6 +285,7 @@ ASKED: Final[Mapping[str, Callable[[Runtime, Any], Awaitable[object]]]] = {
 
 SAID_OTHERWISE: Final = {
     "Resumable.max_instances": "max_instances",
+    "Runtime.state_at.seq": "record",
     "serve.port": "port|no.such.host",
     "serve.grace": "grace|no.such.host",
 }

@@ -109,6 +109,7 @@ RUNTIME: Final[dict[str, Call]] = {
     "run": lambda s: s.rt.run("echo", "x"),
     "schedules": lambda s: s.rt.schedules(),
     "start": lambda s: s.rt.start("echo", "x"),
+    "state_at": lambda s: s.rt.state_at(s.run.run_id),
     "terminate": lambda s: s.rt.terminate(s.run.run_id),
 }
 

@@ -143,7 +143,7 @@ NO_WAYS: Final = {
             f"Runtime.{name}"
             for name in (
                 "agent_for", "conversations", "find", "handle", "limit", "pending_variables",
-                "provide_variables", "schedules", "start",
+                "provide_variables", "schedules", "start", "state_at",
             )
         ),
         STORE,

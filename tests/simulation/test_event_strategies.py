@@ -197,6 +197,7 @@ def test_importing_hypothesis_loads_the_events_and_no_more():
     assert not done.stderr
     assert {x for x in done.stdout.split() if not x.startswith("__editable__")} == {
         "hubbub", "hubbub.hub", "hubbub.hub.errors", "hubbub.hub.errors.copied",
+        "hubbub.hub.errors.statuses",
         "hubbub.hub.events",
         "hubbub.hub.events.agents", "hubbub.hub.events.event", "hubbub.hub.events.catalogue",
         "hubbub.hub.events.left_out", "hubbub.hub.events.limits",
