@@ -232,7 +232,8 @@ class StateView(Struct, frozen=True, kw_only=True):
 
     ``kind`` is ``model`` or ``code``, or empty before a session has begun.  ``conversation`` is
     what the model sees (side B of a two-sided agent: ``conversation_b``); ``calls`` are those of
-    the step at work, with their results so far.
+    the step at work, with their results so far.  ``outcome`` is how the run has ended, or else its
+    latest session; empty before one has.
     """
 
     run_id: str
@@ -259,6 +260,7 @@ class StateView(Struct, frozen=True, kw_only=True):
     children: tuple[str, ...]
     files: tuple[FileRef, ...]
     keys: dict[str, Any]
+    outcome: str = ""
 
 
 class AwaitedView(Struct, frozen=True, kw_only=True):

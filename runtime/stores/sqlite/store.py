@@ -172,6 +172,9 @@ class SqliteStore(QueuedStore):
     async def _catch_up(self) -> None:
         if self._mirror is not None:
             await self._mirror.catch_up()
+        if not (self._is_open or self.failure):
+            with suppress(sqlite3.Error):  # The next opening takes longer.
+                await self._writing.run(self._writer.keep_depths)
 
     def _ends_first(self, ends: AsyncExitStack) -> None:
         if self._mirror is not None:

@@ -57,9 +57,16 @@ class SqliteWriter(LedgerWriter):
             ).fetchone()
         )
 
+    def keep_depths(self) -> None:
+        """Write what the depths are, for the next opening: else that counts all runs."""
+        live, parked, waiting = self.depths
+        text = f"{self.tip} {live} {parked} {waiting}"
+        if self._db.execute(_DEPTHS).fetchone() != (text,):
+            self._db.execute(_KEEP_DEPTHS, (text,))
+
     def _depths_as_written(self) -> Depths | None:
-        """The depths after the last event of the store; ``None`` if another program, which does
-        not write them, has written that."""
+        """The depths after the last event of the store; ``None`` if who has written that was
+        killed, or does not write them."""
         (text,) = self._db.execute(_DEPTHS).fetchone() or ("",)
         numbers = [int(part) for part in text.split() if part.isdecimal()]
         if len(numbers) != 4 or numbers[0] != self.tip:
@@ -85,8 +92,6 @@ class SqliteWriter(LedgerWriter):
                     (str(self.safe),),
                 )
             self._flush()
-            live, parked, waiting = self.depths
-            self._db.execute(_KEEP_DEPTHS, (f"{self.tip} {live} {parked} {waiting}",))
             self._db.execute("COMMIT")
         except BaseException:
             if self._db.in_transaction:

@@ -293,7 +293,7 @@ async def test_the_name_of_a_worker_at_work_is_refused(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "words"), [("3", "a newer hubbub (format 3"), ("0", "an older hubbub (format 0")]
+    ("value", "words"), [("4", "a newer hubbub (format 4"), ("0", "an older hubbub (format 0")]
 )
 async def test_tables_of_another_format_are_refused(server: Server, value: str, words: str) -> None:
     address = server.dsn()
