@@ -106,6 +106,8 @@ def _of_client(words: str) -> str:
     """What to do about an error that no server has sent."""
     if 'database "' in words and "does not exist" in words:
         return REMEDIES["3D"]
+    if "could not write" in words or "No space left" in words:  # To whom it cannot begin to talk.
+        return REMEDIES["53100"]
     if any(text in words for text in ("password", "authentication", 'role "', "pg_hba")):
         return REMEDIES["28"]
     if "connect" not in words and "server" not in words and "resolve" not in words:

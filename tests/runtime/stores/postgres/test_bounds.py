@@ -145,7 +145,9 @@ def test_a_disk_that_stays_full_fails_the_store_in_one_line(
         with anyio.fail_after(20):
             await store.flush()
         assert waiting.error == store.failure
-        assert "No space left" in waiting.error and "free some space" in waiting.error
+        # A server without room cannot even begin a new connection, and says so in other words.
+        assert "No space left" in waiting.error or "could not write" in waiting.error
+        assert "free some space" in waiting.error
         assert "\n" not in waiting.error
         await store.aclose()
         disk.free()
