@@ -3,8 +3,9 @@
     cancel, stop, /stop   the main agent's turn ends, and with it the frames above it; a frame
                           passes the word on to the main agent
     /back                 the frame on top is popped
-    anything else         while calls are open: the answer to what people are asked for; a word
-                          gives that up, where there is no frame to leave
+    anything else         while calls are open: the answer to what people were asked for when it
+                          was said; a word gives that up, where there is no frame to leave, and
+                          so does one that was said before
 
     a call of     its reply                denied             a person's message   nobody in time
     ────────────  ───────────────────────  ─────────────────  ───────────────────  ──────────────
@@ -53,8 +54,12 @@ def apply_command(
     items: tuple[e.SessionMessage, ...],
     definitions: Definitions,
     waiting: frozenset[Kind],
+    unasked: frozenset[str] = frozenset(),
 ) -> Decision | None:
-    """What is written when such messages are taken; ``None`` where they are simply heard."""
+    """What is written when such messages are taken; ``None`` where they are simply heard.
+
+    They do not answer the prompts ``unasked``.
+    """
     word = command_of(items[0])
     is_frame = thread.origin.frame > 0 and thread.converses
     if word == "stop" and is_frame:
@@ -73,7 +78,7 @@ def apply_command(
         return replace(end, events=(taken, *end.events))
     if thread.open is None or thread.frame is not None:
         return None
-    answers = _answers_by_message(thread, items[0])
+    answers = _answers_by_message(thread, items[0], unasked)
     events: list[Event] = [e.SessionTaken(items=items), *answers]
     if not answers:  # It answers what is asked elsewhere.
         return Decision(tuple(events), status="active")
@@ -101,11 +106,15 @@ def answers_by_reply(thread: Thread, item: e.SessionReply | e.SessionTimer) -> l
     return _answered(thread, call, item.content, is_error=item.is_error, reason="answered")
 
 
-def _answers_by_message(thread: Thread, said: e.SessionMessage) -> list[Event]:
-    """What a person's words do to every call that waits for a person."""
+def _answers_by_message(
+    thread: Thread, said: e.SessionMessage, unasked: frozenset[str]
+) -> list[Event]:
+    """What a person's words do to every call that waited for a person when they were said."""
     word = CANCELLED if command_of(said) else ""
     events: list[Event] = []
     for call in _waiting(thread):
+        if call.key in unasked:
+            continue
         if word:
             events += _answered(thread, call, word, reason=word)
         elif call.asks == "question":

@@ -12,7 +12,8 @@ Rules, in this order
    each has its result, the model is not asked and no message is taken.  A run that waits only for
    children or people has no task.  While a frame has the conversation, user messages are lent to
    it: they are taken by the frame without an open call.  If a person is asked for something, by
-   this run or by one that it waits for, the next user message is the answer.
+   this run or by one that it waits for, the next user message is the answer: the first one said
+   since.  What was said before waits until nothing is asked any more, and is simply heard.
 4. Subagents that start with a prompt are started before its first step; blocking ones delay it.
 5. All waiting messages are taken before the model is asked, in a session by the side they are for.
    A message that arrives during a model call waits for its end: the model has not seen it, so the
@@ -64,7 +65,7 @@ __all__ = [
 
 Kind: TypeAlias = Literal["control", "result", "message", "said", "stop", "back", "answer"]
 """Kinds of item.  A user's message is a ``message`` and ``said``; some are commands.  It is an
-``answer``, too, while a run that this one waits for asks a person."""
+``answer``, too, if it was said since this run, or one that it waits for, asks a person."""
 
 
 class CallModel(Struct, frozen=True, gc=False):
@@ -132,7 +133,7 @@ class Do(Struct, frozen=True, gc=False):
 
 
 class Take(Struct, frozen=True, gc=False):
-    """Take every waiting item of this kind; only the first one of ``said`` and of ``back``."""
+    """Take every waiting item of this kind; only the first one of ``answer`` and of ``back``."""
 
     kind: Kind
 
@@ -167,7 +168,7 @@ _PARK = Park()
 _LEAVE = Leave()
 _CONCLUDE = Conclude()
 _TAKE: dict[Kind, Take] = {
-    kind: Take(kind) for kind in ("control", "result", "message", "said", "stop", "back")
+    kind: Take(kind) for kind in ("control", "result", "message", "answer", "stop", "back")
 }
 
 
@@ -212,14 +213,14 @@ def decide(
         under_way = _under_way(thread.open)
         if "said" in waiting:
             if (frame := thread.open.frame) is None:
-                if thread.asks_user or "answer" in waiting:
-                    return _TAKE["said"]
+                if "answer" in waiting:
+                    return _TAKE["answer"]
             elif not under_way:
                 return Lend(frame.child)
         return Do(under_way) if under_way else _WAIT
     if thread.in_session and thread.family.starts and thread.family.holds:
         if "answer" in waiting:
-            return _TAKE["said"]
+            return _TAKE["answer"]
         due = _starts(thread)
         if due and used_up:
             return EndByLimit(used_up)

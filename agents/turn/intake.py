@@ -63,8 +63,12 @@ def take(
     definitions: Definitions,
     waiting: frozenset[Kind],
     budget: Budget,
+    unasked: frozenset[str] = frozenset(),
 ) -> Decision:
-    """Take items of one kind, up to one that ends the run; all of them as the run's own."""
+    """Take items of one kind, up to one that ends the run; all of them as the run's own.
+
+    ``unasked``: the prompts that were not open yet when the first item was said.
+    """
     seqs = tuple(map(_seq, items))
     last = None
     for at, item in enumerate(items):
@@ -77,7 +81,8 @@ def take(
     if last is not None:
         return _ended(thread, items[: last + 1], items, definitions, seqs)
     if items[0].__class__ is e.SessionMessage and (thread.open or thread.origin.frame):
-        heeded = apply_command(thread, items, definitions, waiting)  # type: ignore[arg-type]
+        messages: tuple[e.SessionMessage, ...] = items  # type: ignore[assignment]
+        heeded = apply_command(thread, messages, definitions, waiting, unasked)
         if heeded is not None:
             return replace(heeded, taken=seqs)
     events = _before(thread, items, definitions)

@@ -67,8 +67,8 @@ def interpret(
         return Decision()
     at_work = (thread.agent, thread.acts_as)
     match signal:
-        case Taken(items=items, budget=budget):
-            decision = take(thread, items, definitions, waiting, budget or _BUDGET)
+        case Taken(items=items, budget=budget, unasked=unasked):
+            decision = take(thread, items, definitions, waiting, budget or _BUDGET, unasked)
             if thread.origin.frame:  # Some may be lent to it.
                 decision = replace(decision, **taken_items(items, thread.origin.run_id))
             if signal.replies:

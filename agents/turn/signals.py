@@ -57,6 +57,9 @@ class Taken(Struct, frozen=True, gc=False):
     budget: Budget | None = None
     replies: tuple[tuple[str, SessionReply], ...] = ()
     """What a person's words among the items answer besides: open prompts, by the run that asks."""
+    unasked: frozenset[str] = frozenset()
+    """The open prompts of the run's own calls that the first item does not answer: they were not
+    open yet when it was said."""
 
 
 class ModelFailed(Struct, frozen=True, gc=False):

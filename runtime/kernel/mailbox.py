@@ -85,7 +85,7 @@ class Mailbox(Struct, eq=False):
         if kind == "message":
             return items
         if kind == "said":
-            return tuple([item for item in items if _bits(item)][:1])
+            return tuple([item for item in items if _bits(item)])
         words = tuple([item for item in items if command_of(item) == kind])
         return words if kind == "stop" else words[:1]
 

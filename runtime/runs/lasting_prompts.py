@@ -6,8 +6,8 @@
 The note is what the next runtime on the store finds; the run itself stays where it is.  A run that
 is imported comes with its notes.
 
-What a person says to a conversation answers the prompts of every run below it, too
-(``replies_to``): those that were open when it was said.
+What a person says to a conversation answers what its run asks, and the prompts of every run below
+it, too: those that were open when it was said.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -274,24 +274,36 @@ class LastingPrompts:
             if kept.since - item.at > SET_BACK:
                 self._heard.setdefault(kept.prompt_id, {}).setdefault(item.run_id, item.seq)
 
-    def awaits_answer(self, lane: OwnLane, said: InLane) -> bool:
-        """Whether what a person says is an answer to a run that ``lane``'s run waits for."""
+    def first_answer(self, lane: OwnLane, said: Iterable[InLane]) -> tuple[InLane, ...]:
+        """What was said first of what is an answer to ``lane``'s run, or to one it waits for."""
+        return tuple([each for each in said if self._awaits(lane, each)][:1])
+
+    def _awaits(self, lane: OwnLane, said: InLane) -> bool:
+        """Whether what a person says is an answer to ``lane``'s run, or to one it waits for."""
         return any(
+            kept.run_id == lane.run_id and self._was_asked(kept, said)
+            for kept in self.by_root[lane.root_run_id].values()
+        ) or any(
             _child_below(kept, lane.run_id) in self._families.waits.directly(lane.run_id)
             for kept in self._asked_before(lane, said)
         )
 
     def with_replies(self, lane: OwnLane, thread: Thread, taken: Taken) -> Taken:
         """What a run takes, with what a person's words among it answer: what other runs of its
-        tree ask, and the run's own tools."""
+        tree ask, and the run's own tools; and what its calls had not asked yet.
+
+        A word that gives up what is asked is for what is asked later, too.
+        """
         is_said = (x for x in taken.items if isinstance(x, SessionMessage) and is_from_user(x))
         if (said := next(is_said, None)) is None:
             return taken
         prompts, tree = self._services.hub.prompts, self.by_root[lane.root_run_id].values()
+        own = [x for x in tree if x.run_id == lane.run_id]
+        later = [] if command_of(said) else [x for x in own if not self._was_asked(x, said)]
         kept = [
             x
-            for x in tree
-            if x.run_id == lane.run_id and _asks_itself(thread, x) and not x.is_over_at(said.at)
+            for x in own
+            if x not in later and _asks_itself(thread, x) and not x.is_over_at(said.at)
         ]
         if lane.parent_run_id is None or thread.converses:
             kept += self._asked_before(lane, said)
@@ -300,7 +312,8 @@ class LastingPrompts:
         ]
         for _, reply in replies:
             prompts.answered(reply)
-        return msgspec.structs.replace(taken, replies=tuple(replies))
+        unasked = frozenset([x.prompt_id for x in later])
+        return msgspec.structs.replace(taken, replies=tuple(replies), unasked=unasked)
 
     def _asked_before(self, lane: OwnLane, said: InLane) -> list[LastingPrompt]:
         unanswered = self._services.hub.prompts.is_unanswered
@@ -308,13 +321,16 @@ class LastingPrompts:
             kept
             for kept in self.by_root.get(lane.root_run_id, {}).values()
             if kept.run_id != lane.run_id
-            and (kept.since <= said.at or self._was_open(kept, said))
+            and self._was_asked(kept, said)
             and not kept.is_over_at(said.at)
             and unanswered(kept.prompt_id)
         ]
 
-    def _was_open(self, kept: LastingPrompt, said: InLane) -> bool:
-        """Whether a message with an earlier time came after the prompt nevertheless."""
+    def _was_asked(self, kept: LastingPrompt, said: InLane) -> bool:
+        """Whether a prompt was open already when a message was accepted."""
+        if kept.since <= said.at:
+            return True
+        # One with an earlier time may have come after the prompt nevertheless.
         first = self._heard.get(kept.prompt_id, {}).get(said.run_id)
         return first is not None and said.seq >= first
 

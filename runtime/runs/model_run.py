@@ -205,7 +205,7 @@ class ModelRun(Resting):
                 if self.thread.origin.frame and (lent := self._lent) is not None:
                     waits |= lent.lends
                 if waits & SAID and self.lane.root_run_id in self._shared.prompts.by_root:
-                    waits |= ANSWER * self._is_answer()
+                    waits |= ANSWER * bool(self._answer())
                 waiting = KINDS[waits]
                 if self.signals:
                     self._signal(self.signals.pop(0), waiting)
@@ -247,10 +247,9 @@ class ModelRun(Resting):
         if frame and (gone := self._conversations.lend(frame)):
             self._finish(FrameUnavailable(frame, gone, self.mail.take("back", self._lent)))
 
-    def _is_answer(self) -> bool:
-        """Whether what was said first answers a person's prompt, here or below."""
-        first = self.waiting_items("said")[0]
-        return self._shared.prompts.awaits_answer(self.lane, first)
+    def _answer(self) -> tuple[InLane, ...]:
+        """What was said first of what answers a person's prompt, here or below."""
+        return self._shared.prompts.first_answer(self.lane, self.waiting_items("said"))
 
     @property
     def _lent(self) -> Mailbox | None:
@@ -259,20 +258,20 @@ class ModelRun(Resting):
         return self._conversations.lent_to(self.lane, self.thread) if is_frame else None
 
     def _taken(self, kind: Kind) -> Taken:
-        items = self.mail.take(kind, self._lent if self.thread.origin.frame else None)
+        items = self._answer() if kind == "answer" else self.mail.take(kind, self._lent)
         budgets = self._services.budgets
         return Taken(items, budgets.by_root.get(self.lane.root_run_id, budgets.fresh))
 
     def _received(self, signal: Taken) -> None:
-        """Hooks have seen these items; now they are no longer waiting."""
+        """Hooks may have seen these items; now they are no longer waiting."""
         self.mail.remove(signal.items)
         if (lent := self._lent) is not None:
             lent.remove(signal.items)
 
     def _signal(self, signal: Signal, waiting: frozenset[Kind]) -> None:
         """Commit what the core makes of ``signal``, while such items wait."""
-        mail = self.mail
-        if signal.__class__ is Taken and (mail.control or mail.results or mail.messages):
+        mail, lends = self.mail, self.thread.origin.frame
+        if signal.__class__ is Taken and (mail.messages or mail.results or mail.control or lends):
             self._received(signal)
         if mail.kept:  # What the end of a call releases is still to be told.
             waiting = waiting | _RESULTS

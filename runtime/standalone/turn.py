@@ -43,7 +43,7 @@ from hubbub.hub.values import NULL, encode_value
 from hubbub.runtime.activities.at_work import AtWork
 from hubbub.runtime.activities.recorder import Recorder
 from hubbub.runtime.activities.thread_state import ThreadState
-from hubbub.runtime.kernel.mailbox import KINDS, Mailbox
+from hubbub.runtime.kernel.mailbox import ANSWER, KINDS, Mailbox
 from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.runs.turn_loop import TurnLoop
 from hubbub.runtime.standalone.no_hub import ALONE, NO_OTHER_RUNS, FrameHub, refuse
@@ -205,12 +205,13 @@ class FrameTurn:
 
     def due(self) -> Command:
         """What the core says is to be done."""
-        mail = self._mail
-        return decide(self.thread, KINDS[4 | mail.said] if mail.messages else _NOTHING)
+        mail, asks = self._mail, self.thread.asks_user
+        waiting = KINDS[4 | mail.said | ANSWER * asks] if mail.messages else _NOTHING
+        return decide(self.thread, waiting)
 
     def take(self, kind: Kind) -> tuple[InLane, ...]:
         """What the user has said."""
-        return self._mail.take(kind)
+        return self._mail.take("said" if kind == "answer" else kind)
 
     def _resume(self, *, is_answered: bool) -> None:
         """Go on with calls that have no result and are not under way."""

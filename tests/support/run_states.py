@@ -235,7 +235,7 @@ def _next(thread: Thread) -> Iterator[tuple[str, Signal]]:
     for label, item in _items(thread):
         kinds: frozenset[Kind] = frozenset((kind_of(item),))
         if isinstance(item, e.SessionMessage):
-            kinds |= {"said"}
+            kinds |= {"said", "answer"} if thread.asks_user else {"said"}
         if isinstance(decide(thread, kinds), Take):
             yield label, Taken((structs.replace(item, run_id=thread.origin.run_id),))
 

@@ -59,16 +59,25 @@ def no_message_lost(history: History) -> Iterator[str]:
 def order_kept(history: History) -> Iterator[str]:
     """The messages of one sender to one run are accepted and taken in the order they were sent.
 
-    User commands that return the conversation overtake other messages.
+    User commands that return the conversation overtake other messages, and what answers a prompt
+    overtakes what was said before that was asked.
     """
-    last: dict[tuple[str, str, bool], int] = {}
+    last: dict[tuple[str, str, bool, bool], int] = {}
+    asked: dict[str, e.SessionPrompt] = {}
     for event in history.events:
+        if isinstance(event, e.SessionPrompt):
+            asked[event.prompt_id] = event
+        elif isinstance(event, e.SessionPromptEnd):
+            asked.pop(event.prompt_id, None)
         if not isinstance(event, e.SessionTaken):
             continue
         for item in event.items:
             if not isinstance(item, SessionMessage) or not item.seq or command_of(item):
                 continue
-            sender = (item.run_id, item.source, is_from_user(item))
+            is_answer = any(
+                x.root_run_id == event.root_run_id and x.at <= item.at for x in asked.values()
+            )
+            sender = (item.run_id, item.source, is_from_user(item), is_answer)
             if item.seq < last.get(sender, 0):
                 yield f"{_what(item)} was taken by {event.id} after in {last[sender]}"
             last[sender] = item.seq

@@ -276,7 +276,8 @@ def test_what_a_frame_takes_of_the_conversation_is_set_apart() -> None:
 @pytest.mark.parametrize("text", ["yes", "cancel", "/back"])
 def test_what_is_said_first_to_a_paused_run_is_the_answer(make: Any, text: str) -> None:
     lane = paused(make())
-    assert decide(lane.thread, frozenset(("message", "said"))) == Take("said")
+    assert decide(lane.thread, frozenset(("message", "said"))) == AwaitChildren()
+    assert decide(lane.thread, frozenset(("message", "said", "answer"))) == Take("answer")
     decision = lane.take(said(text))
     answers = lane.of(e.AgentToolComplete)
     if make is frame and text == "cancel":  # Where there are frames to leave, they are left.

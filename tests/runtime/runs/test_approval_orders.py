@@ -86,6 +86,7 @@ class Story:
         kinds[self.draw.randrange(len(kinds))] = self.draw.choice(KINDS[1:])
         self.model = Model(kinds, parallel=self.draw.random() < 0.5)
         self.is_late = self.draw.random() < 0.5
+        self.said_before = self.draw.random() < 0.5
         self.journal = MemoryJournal()
         self.ran: list[int] = []
         self.prompts: dict[int, str] = {}
@@ -105,7 +106,7 @@ class Story:
             "type": "object", "properties": {"at": {"type": "integer"}}, "required": ["at"],
         })  # fmt: skip
         calls = [call(kind, at=at) for at, kind in enumerate(self.model.kinds)]
-        model = Recorder(reply("", *calls), "Done.")
+        model = Recorder(reply("", *calls), "Done.", latency=5.0)
         parallel = self.model.parallel
         return [model_agent(model, plain, guarded, pick, parallel_tool_calls=parallel)]
 
@@ -118,6 +119,9 @@ class Story:
                 if is_new:
                     asked = Asked(rt.hub)
                     await rt.hub.open("assistant", "Go.", run_id=ROOT)
+                    await anyio.sleep(1)
+                    if self.said_before:  # What is asked then is not answered by it.
+                        await rt.hub.send_to_run(ROOT, "And thanks!")
                     await asked.wait(len(self.model.pending))
                     self.prompts = {x.arguments["at"]: x.prompt_id for x in asked.prompts}
                     is_new = False
@@ -136,6 +140,9 @@ class Story:
         assert sorted(self.ran) == sorted(self.model.ran)
         if not self.model.parallel:
             assert self.ran == self.model.ran
+        taken = [x for x in loaded.events if isinstance(x, e.SessionTaken)]
+        said = [getattr(item, "content", "") for each in taken for item in each.items]
+        assert said.count("And thanks!") == self.said_before
         ended = [x.prompt_id for x in loaded.events if isinstance(x, e.SessionPromptEnd)]
         assert sorted(ended) == sorted(self.prompts.values())
 

@@ -95,14 +95,135 @@ async def test_what_other_agents_and_programs_say_answers_nothing() -> None:
     assert results(model, 1) == [("paid 1", False), ("it", False)]
 
 
-async def test_a_message_that_the_model_has_not_seen_denies_what_it_asks_for() -> None:
+@pytest.mark.parametrize("answer", ["approve", "deny", "message"])
+@pytest.mark.parametrize("text", ["And thanks!", "And thanks, too!"])
+async def test_what_was_said_before_anything_was_asked_is_heard_when_nothing_is_asked_any_more(
+    answer: str, text: str
+) -> None:
     model = Recorder(call("pay", amount=1), "Fine.", latency=5.0)
     async with Runtime([model_agent(model, pay)], store="memory") as rt:
+        asked = Asked(rt.hub)
         run = await rt.start("assistant", "Pay.")
         await anyio.sleep(1)
-        await rt.hub.send_to_run(run.run_id, "Wait, not that.")
+        await rt.hub.send_to_run(run.run_id, text)
+        prompt = await asked.first()
+        await anyio.sleep(10)
+        assert not asked.ends
+        if answer == "message":
+            await rt.hub.send_to_run(run.run_id, "no")
+        else:
+            given = rt.hub.approve if answer == "approve" else rt.hub.deny
+            assert (await given(prompt.prompt_id)).accepted
+        assert (await run.result()).output == "Fine."
+    wanted = {"approve": "paid 1", "deny": "not run: denied", "message": "not run: denied: no"}
+    assert results(model) == [(wanted[answer], answer != "approve")]
+    assert heard(model.requests[-1]) == ["Pay.", text]
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("answer", ["approve", "message"])
+async def test_what_was_said_before_something_was_asked_waits_over_a_restart(
+    is_killed: bool, answer: str, ports: Ports, tmp_path: Any
+) -> None:
+    lives = Lives(tmp_path, ports, is_killed=is_killed)
+    model = Recorder(BOTH, "Fine.", latency=5.0)
+    agent = model_agent(model, pay, PICK)
+    async with lives.life(agent) as rt:
+        asked = Asked(rt.hub)
+        run = await rt.start("assistant", "Pay.")
+        await anyio.sleep(1)
+        await rt.hub.send_to_run(run.run_id, "And thanks!")
+        prompts = await asked.wait(2)
+        await anyio.sleep(1)
+    async with lives.life(agent) as rt:
+        asked = Asked(rt.hub)
+        await anyio.sleep(1)
+        assert not asked.ends
+        if answer == "message":
+            await rt.hub.send_to_run(run.run_id, "no")
+        else:
+            assert (await rt.hub.approve(prompts[0].prompt_id)).accepted
+            await anyio.sleep(1)
+            assert (await rt.hub.reply(prompts[1].prompt_id, "it")).accepted
+        await anyio.sleep(30)
+    approved = [("paid 1", False), ("it", False)]
+    denied = [("not run: denied: no", True), ("no result: no", True)]
+    assert results(model) == (approved if answer == "approve" else denied)
+    assert heard(model.requests[-1]) == ["Pay.", "And thanks!"]
+
+
+async def test_a_word_that_gives_up_is_for_what_is_asked_later_too() -> None:
+    model = Recorder(BOTH, "Well then.", latency=5.0)
+    async with Runtime([model_agent(model, pay, PICK)], store="memory") as rt:
+        run = await rt.start("assistant", "Pay.")
+        await anyio.sleep(1)
+        await rt.hub.send_to_run(run.run_id, "stop")
+        assert (await run.result()).output == "Well then."
+    assert results(model) == [("cancelled by the user", True)] * 2
+
+
+async def test_a_question_of_a_tool_is_not_answered_by_what_was_said_before_it() -> None:
+    model = Recorder(call("wonder"), "Fine.", latency=5.0)
+    async with Runtime([model_agent(model, wonder)], store="memory") as rt:
+        asked = Asked(rt.hub)
+        run = await rt.start("assistant", "Wonder.")
+        await anyio.sleep(1)
+        await rt.hub.send_to_run(run.run_id, "By the way")
+        await asked.first()
+        await anyio.sleep(10)
+        assert not asked.ends
+        await rt.hub.send_to_run(run.run_id, "Really.")
         await run.result()
-    assert results(model) == [("not run: denied: Wait, not that.", True)]
+    assert results(model) == [("Really.", False)]
+    assert heard(model.requests[-1]) == ["Wonder.", "By the way"]
+
+
+@tool
+async def wonder_late(state: RunState) -> str:
+    """Ask, after a while."""
+    await anyio.sleep(10)
+    return str(await state.ask("Really?"))
+
+
+async def test_a_message_answers_what_was_asked_before_it_and_not_what_was_asked_after_it() -> None:
+    slow = Recorder(reply("", call("pay", amount=1), call("wonder_late")), "Fine.")
+    async with Runtime(
+        [model_agent(slow, pay, wonder_late, parallel_tool_calls=True)], store="memory"
+    ) as rt:
+        asked = Asked(rt.hub)
+        run = await rt.start("assistant", "Pay.")
+        await asked.first()
+        await anyio.sleep(1)
+        await rt.hub.send_to_run(run.run_id, "no")
+        await asked.wait(2)
+        await anyio.sleep(10)
+        assert [x.reason for x in asked.ends] == ["denied"]
+        await rt.hub.send_to_run(run.run_id, "yes")
+        await run.result()
+    assert results(slow) == [("not run: denied: no", True), ("yes", False)]
+
+
+async def test_a_frame_that_asks_is_not_answered_by_what_was_said_before() -> None:
+    writer_model = Recorder(
+        call("pay", amount=1), "I did.", call("complete", result="nothing"), latency=5.0
+    )
+    writer = AgentDefinition(
+        name="writer", expose_as_tool=True,
+        side_a=SideConfig(prompt=model_agent(writer_model, pay).side_a.prompt),  # type: ignore[union-attr]
+    )  # fmt: skip
+    main = Recorder(call("use_agent", name="writer", message="Pay."), "Back.")
+    async with Runtime([parent(main, agents=("writer",)), writer], store="memory") as rt:
+        asked = Asked(rt.hub)
+        run = await rt.start("main", "Go.")
+        await anyio.sleep(1)
+        await rt.hub.send_to_run(run.run_id, "By the way")
+        prompt = await asked.first()
+        await anyio.sleep(10)
+        assert not asked.ends
+        assert (await rt.hub.approve(prompt.prompt_id)).accepted
+        await anyio.sleep(20)
+    assert results(writer_model, 1) == [("paid 1", False)]
+    assert heard(writer_model.requests[1])[-1] == "By the way"
 
 
 def family(
