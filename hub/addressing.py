@@ -118,8 +118,9 @@ def is_run_id(text: str) -> bool:
 
 
 def _no_run_id(text: str) -> BadValue:
-    if text in OTHERS:
-        return BadValue("run_id", f"{text!r} is {OTHERS[text]}; choose another")
+    if is_run_id(text):
+        who = OTHERS.get(text, "a service's address")
+        return BadValue("run_id", f"{text!r} is {who}; choose another")
     return BadValue("run_id", "expected 1 to 64 letters, digits, '-' and '_', as in a UUID")
 
 
@@ -193,6 +194,7 @@ class Addressing:
         "refusal_of_limits",
         "refusal_of_reply",
         "refusal_of_seed",
+        "services",
     )
 
     def __init__(self, ports: Ports, max_inbox: int) -> None:
@@ -213,6 +215,8 @@ class Addressing:
         """Why a tree of runs cannot have these limits."""
         self.refusal_of_reply: Callable[[SessionPrompt, SessionReply], str] | None = None
         """Why a reply does not fit what a run asks that another process drives."""
+        self.services: Collection[str] = ()
+        """The addresses that are served here: what is asked of them reaches no run."""
         self.default_agent = ""
         """The agent of an opening that names none."""
 
@@ -256,7 +260,8 @@ class Addressing:
         if len(event.session_key) > SHORT_KEY:
             check_descriptor_size(given or descriptor_of_key(event.session_key))
         run_id = run_id or self._ports.ids.run_id(event.at)
-        if not is_run_id(run_id) or run_id in OTHERS:  # It names folders, too.
+        # It names folders, too, and what is asked of it must reach the run.
+        if not is_run_id(run_id) or run_id in OTHERS or run_id in self.services:
             raise _no_run_id(run_id)
         if not event.open_agent:
             if not self.default_agent:

@@ -30,7 +30,7 @@ import anyio
 import anyio.lowlevel
 
 from hubbub.hub.delivery.asked_notes import AskedNotes
-from hubbub.hub.delivery.ended_prompts import HUB_CLOSED, NOBODY, EndedPrompts, is_run_address
+from hubbub.hub.delivery.ended_prompts import HUB_CLOSED, NOBODY, EndedPrompts, is_uuid
 from hubbub.hub.delivery.pending_prompt import (
     EXPIRED,
     Check,
@@ -103,6 +103,7 @@ class Prompts:
         self._stopping: dict[str, list[str]] = {}
         """Reasons of the interruptions and terminations on their way to runs that ask, in order."""
         self._services: dict[str, Service] = {}
+        pipeline.addressing.services = self._services.keys()
         self._served: dict[anyio.CancelScope, None] = {}
         """The calls of services that are under way."""
         self._number = 0
@@ -226,7 +227,10 @@ class Prompts:
             prompt.answer = reply
 
     def _send(self, prompt: PendingPrompt, question: str) -> None:
-        message = SessionMessage(content=question, source=prompt.asker, prompt_id=prompt.id)
+        message = SessionMessage(
+            content=question, source=prompt.asker, prompt_id=prompt.id,
+            from_run=prompt.asker != "",
+        )  # fmt: skip
         commit = self._pipeline.deliver(message, to=prompt.asked)
         if commit.status == "rejected":
             prompt.ended = _why_not(prompt, commit)
@@ -413,7 +417,9 @@ class Prompts:
         check_address(address)
         if problem := function_problem(handler):
             raise BadValue("serve", problem)
-        if address in self._services or address == USER or is_run_address(address):
+        owner = self._pipeline.dispatcher.owner
+        is_run = is_uuid(address) or (owner is not None and owner.is_busy(address))
+        if address in self._services or address == USER or is_run:
             raise BadValue("serve", f"the address {address!r} is taken; choose another")
         self._services[address] = handler
 
@@ -436,6 +442,6 @@ def check_address(address: str) -> None:
 
 def _why_not(prompt: PendingPrompt, receipt: Receipt) -> str:
     """Why a prompt has not reached whom it asks."""
-    if receipt.reason != "unknown" or is_run_address(prompt.asked):
+    if receipt.reason != "unknown":
         return receipt.reason
     return f"unknown: {prompt.asked!r} is no service, no run, and not 'user'"

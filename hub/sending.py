@@ -299,8 +299,9 @@ class Sending:
         """Answer what is asked of ``address``; returns a function that stops it.
 
         ``handler(question)`` is called, or ``handler(question, given)`` where something was given.
-        Raises ``BadValue`` for an address that is empty, taken, ``"user"`` or a run's, and for a
-        handler that cannot be called.
+        No run is opened here under that id meanwhile.  Raises ``BadValue`` for an address that is
+        empty, taken, ``"user"`` or a run's that is in memory (one that rests cannot be asked while
+        its address is served), and for a handler that cannot be called.
         """
         self.pipeline.check("serve")
         return self.prompts.serve(address, handler)

@@ -19,7 +19,6 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from hubbub.hub import events as e
-from hubbub.hub.delivery.ended_prompts import is_run_address
 from hubbub.hub.delivery.pending_prompt import end_of
 from hubbub.hub.events import PromptKind
 from hubbub.hub.values import NULL, Json, decode_value
@@ -109,7 +108,7 @@ class WithPrompts(Protocol):
 
 def open_prompts_of(thread: WithPrompts) -> Prompts:
     """What a run, by its thread, waits for people to answer: the oldest first."""
-    return tuple([each for each in thread.prompts if not is_run_address(each.to)])
+    return tuple([each for each in thread.prompts if each.to == "user"])
 
 
 def with_prompt(prompts: Prompts, event: e.SessionPrompt) -> Prompts:

@@ -186,7 +186,7 @@ def _message(thread: Thread, signal: Delegated, step: OpenStep, call: OpenCall) 
         text = sent_text(child.run_id, explicit=child.explicit)
         events.append(answer(thread, step, call, text, is_error=False, ran=True))
     message = e.SessionMessage(
-        content=request.message, source=thread.origin.run_id, key=key, files=files
+        content=request.message, source=thread.origin.run_id, key=key, files=files, from_run=True
     )
     return events, ((child.run_id, message),)
 

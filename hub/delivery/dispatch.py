@@ -78,6 +78,10 @@ class Owner(Protocol):
         """Why no message may be sent to a run just now; empty where one may."""
         ...
 
+    def is_busy(self, run_id: str) -> bool:
+        """Whether the run is in memory or on its way there."""
+        ...
+
     def found_damage(self, run_id: str) -> None:
         """The store has found that it cannot read a run."""
         ...

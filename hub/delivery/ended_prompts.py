@@ -31,7 +31,7 @@ from hubbub.hub.store.sharing import sharing_of
 from hubbub.hub.task_host import TaskHost
 from hubbub.hub.texts import check_text
 
-__all__ = ["HUB_CLOSED", "NOBODY", "EndedPrompts", "asker_of", "is_run_address"]
+__all__ = ["HUB_CLOSED", "NOBODY", "EndedPrompts", "asker_of", "is_asked_by_run", "is_uuid"]
 
 REMEMBERED: Final = 1000
 """Ended prompts whose reason needs no reading."""
@@ -70,8 +70,16 @@ def asker_of(prompt_id: str) -> str:
     return re.split(r"[.?]", prompt_id, maxsplit=1)[0]
 
 
-def is_run_address(address: str) -> bool:
-    """Whether what is asked of an address is asked of a run."""
+def is_asked_by_run(prompt_id: str) -> bool:
+    """Whether a prompt's id begins with a run's, as far as it says."""
+    return asker_of(prompt_id) not in ("", NOBODY, prompt_id)
+
+
+def is_uuid(address: str) -> bool:
+    """Whether an address has the form of the ids that runs get which nobody has given one.
+
+    A run whose id its caller chose may have one of any other form.
+    """
     return len(address) == 36 and address[8] == address[13] == address[18] == address[23] == "-"
 
 
@@ -107,14 +115,13 @@ class EndedPrompts:
         where that takes reading."""
         prompt_id = reply.prompt_id
         check_text("prompt_id", prompt_id)
-        asker = asker_of(prompt_id)
-        is_of_run = asker not in ("", NOBODY, prompt_id)
+        is_of_run = is_asked_by_run(prompt_id)
         reason = self._reasons.get(prompt_id, "")
         if self._deliver is not None and is_of_run:
             reason = ""  # It may have ended in this process alone.
         can_read = self._tasks.is_open and len(self._looked_up) < MAX_LOOKUPS
         if reason or not can_read or not is_of_run:
-            is_elsewhere = self._deliver is not None and asker == NOBODY
+            is_elsewhere = self._deliver is not None and asker_of(prompt_id) == NOBODY
             return Receipt("rejected", reason or (ELSEWHERE if is_elsewhere else UNKNOWN))
         receipt = Receipt()
         self._looked_up.add(receipt)

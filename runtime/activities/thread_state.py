@@ -180,6 +180,7 @@ class ThreadState:
         """Send to this run on behalf of the one that looks; its files go along as copies."""
         self._by._record.check("sending")
         event = session_message(message, source=self._by.run_id, triggers=triggers)
+        event = structs.replace(event, from_run=True)
         if self._by is not self and event.attachments:
             files, absent = find_files(self._by._area(), event.attachments)
             if absent:

@@ -16,7 +16,6 @@ import msgspec
 from msgspec import Struct
 
 from hubbub.hub import events as e
-from hubbub.hub.delivery.ended_prompts import is_run_address
 from hubbub.hub.errors import BadValue, StoreFailed
 from hubbub.hub.events import Event, PromptKind
 from hubbub.hub.near_misses import shown
@@ -334,7 +333,7 @@ def _open_prompts(store: StoreReader, row: RunRow) -> Sequence[Awaited]:
         elif (
             isinstance(event, e.SessionPrompt)
             and event.prompt_id not in ended
-            and not is_run_address(event.to)
+            and event.to == "user"
         ):
             found.append(
                 Awaited(

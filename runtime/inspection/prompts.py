@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 from hubbub.agents.state.prompts import LASTING
-from hubbub.hub.delivery.ended_prompts import asker_of, is_run_address
+from hubbub.hub.delivery.ended_prompts import asker_of
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.events import PromptKind, SessionPrompt, SessionPromptEnd
 from hubbub.hub.store.reader import RunRow, StoreReader, answered_prompts, decoded
@@ -174,7 +174,7 @@ class _Look:
                 ended.add(event.prompt_id)
             elif event is not None and event.prompt_id not in ended:
                 noted.discard(event.prompt_id)
-                if not is_run_address(event.to):
+                if event.to == "user":
                     yield event
 
 

@@ -24,8 +24,8 @@ from hubbub.agents.state.prompts import LASTING, OpenPrompt, Prompts, find_promp
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.signals import Taken
 from hubbub.hub import events as e
-from hubbub.hub.addressing import is_from_user
-from hubbub.hub.delivery.ended_prompts import asker_of, is_run_address
+from hubbub.hub.addressing import is_from_user, is_run_id
+from hubbub.hub.delivery.ended_prompts import asker_of, is_asked_by_run
 from hubbub.hub.errors import BadValue, HubbubError
 from hubbub.hub.events import Event, InLane, SessionMessage, SessionReply
 from hubbub.hub.logs import log
@@ -84,7 +84,7 @@ class LastingPrompts:
             return ()
         for key, note in (await journal.notes()).items():
             prompt_id, is_lasting = key[len(LASTING) :], key.startswith(LASTING)
-            if not note or not (is_lasting or is_run_address(asker_of(prompt_id))):
+            if not note or not (is_lasting or await self._is_of_run(prompt_id)):
                 continue
             try:
                 if not is_lasting:
@@ -100,6 +100,13 @@ class LastingPrompts:
                 if info is not None and info.status == "waiting":
                     self._unread.add(run_id)
         return sorted(self._unread)
+
+    async def _is_of_run(self, prompt_id: str) -> bool:
+        """Whether a run has asked what has this id."""
+        run_id = asker_of(prompt_id)
+        if not (is_asked_by_run(prompt_id) and is_run_id(run_id)):
+            return False
+        return await self._services.hub.journal.info(run_id) is not None
 
     # ── coming and going ─────────────────────────────────────────────────────────────────────
 

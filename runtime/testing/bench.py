@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import anyio
 
 from hubbub.agents.definitions.agent import AgentDefinition
-from hubbub.hub.delivery.ended_prompts import is_run_address
+from hubbub.hub.delivery.ended_prompts import is_uuid
 from hubbub.hub.errors import BadValue, CallerError, DefinitionError
 from hubbub.hub.events import (
     AgentComplete,
@@ -73,6 +73,8 @@ class Bench:
         self.children: list[StartedChild] = []
         self.events: list[Event] = []
         self.run_id = ""
+        self._runs: set[str] = set()
+        """All that there have been; what has the form of an id may be one that is gone."""
         self._runtime: Runtime
         self._scope = anyio.CancelScope()
         self._problem: Exception | None = None
@@ -107,6 +109,7 @@ class Bench:
 
     def _collect(self, event: Event) -> None:
         self.events.append(event)
+        self._runs.add(event.run_id)
         if not self.run_id:
             self._check_way(event)
         match event:
@@ -123,7 +126,7 @@ class Bench:
                 self.prompts.append(event)
                 self._answer(event)
             case SessionPrompt() if event.run_id in ("", self.run_id) and event.to != "user":
-                if not is_run_address(event.to):
+                if event.to not in self._runs and not is_uuid(event.to):
                     self._fail(CallerError(
                         f"the code asked {event.to!r}, which nothing serves; in the test: "
                         f"….hub.hub.serve({event.to!r}, answer)"

@@ -302,6 +302,8 @@ def _is_said(placed: Placed, run: RecordedRun, recording: Recording, agents: _Ag
         speaker = run if sender is None and event.from_run else sender
         if speaker is None:
             return True
+        if event.prompt_id or _is_of_model(speaker, run, event):
+            return False  # It is asked again, or sent by what its model says.
         # What runs says its own words again.
         runs = agents.spec and (speaker.is_code or _tool_at(speaker, placed) in agents.real_tools)
         return event.from_run and not runs
@@ -313,6 +315,14 @@ def _is_said(placed: Placed, run: RecordedRun, recording: Recording, agents: _Ag
             for x in above.inbox
         )
     return True
+
+
+def _is_of_model(speaker: RecordedRun, run: RecordedRun, event: e.SessionMessage) -> bool:
+    """Whether a message is what the speaker's model has sent to its child."""
+    return event.key != "" and any(
+        isinstance(x.event, e.AgentMessage) and (x.event.to, x.event.key) == (run.run_id, event.key)
+        for x in speaker.own
+    )
 
 
 def _tool_at(run: RecordedRun, placed: Placed) -> str:

@@ -44,21 +44,21 @@ def desk(paid: list[int], timeout: float | None = None) -> AgentDefinition:
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Callable[[float | None], tuple[Path, str]]:
     """Makes copies of a store in which a run waits for an approval, and says what it asks."""
-    made: dict[float | None, tuple[Path, str]] = {}
+    made: dict[tuple[float | None, str | None], tuple[Path, str]] = {}
 
-    async def ask(folder: Path, timeout: float | None) -> str:
+    async def ask(folder: Path, timeout: float | None, run_id: str | None) -> str:
         async with Runtime([desk([], timeout)], store=sqlite_store(folder), grace=0) as rt:
             seen = Asked(rt.hub)
-            await rt.start("desk", "Pay 7 back.", session_key="web_ada")
+            await rt.start("desk", "Pay 7 back.", session_key="web_ada", run_id=run_id)
             with anyio.fail_after(WAIT):
                 (asked,) = await seen.wait(1)
             return asked.prompt_id
 
-    def copy(timeout: float | None) -> tuple[Path, str]:
-        if timeout not in made:
+    def copy(timeout: float | None, run_id: str | None = None) -> tuple[Path, str]:
+        if (timeout, run_id) not in made:
             folder = tmp_path_factory.mktemp("asked") / "store"
-            made[timeout] = folder, anyio.run(ask, folder, timeout)
-        folder, prompt_id = made[timeout]
+            made[timeout, run_id] = folder, anyio.run(ask, folder, timeout, run_id)
+        folder, prompt_id = made[timeout, run_id]
         copied = tmp_path_factory.mktemp("copy") / "store"
         shutil.copytree(folder, copied)
         return copied, prompt_id
@@ -113,10 +113,11 @@ STRUCK: dict[str, Damage] = {
 
 @pytest.mark.spec("G-07", "U-03")
 @pytest.mark.parametrize("damage", STRUCK.values(), ids=[*STRUCK])
+@pytest.mark.parametrize("run_id", [None, "order-7"])
 def test_a_damaged_note_neither_stops_the_store_nor_loses_an_approval(
-    stores: Callable[..., tuple[Path, str]], damage: Damage
+    stores: Callable[..., tuple[Path, str]], damage: Damage, run_id: str | None
 ) -> None:
-    folder, prompt_id = stores(None)
+    folder, prompt_id = stores(None, run_id)
     strike(folder, damage)
     assert anyio.run(approved, folder, prompt_id) == ("accepted", "Done.", [7])
     assert found(folder) == []

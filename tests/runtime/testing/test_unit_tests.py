@@ -276,6 +276,25 @@ async def test_a_code_agent_is_called_with_a_real_context(ports: Ports) -> None:
         assert ctx.files.list() == ("a",) and ctx.kv.get("n") == 1
 
 
+@agent("clerk")
+async def clerk(input: Any, ctx: RunContext) -> str:
+    async for said in ctx.messages():
+        await ctx.hub.reply(said.prompt_id, "seven")
+    return "over"
+
+
+@agent("asks")
+async def asks(input: str, ctx: RunContext) -> Any:
+    await ctx.hub.open("clerk", run_id=input)
+    return await ctx.hub.ask(input, "How many?")
+
+
+@pytest.mark.parametrize("run_id", ["order-7", "0198c5d2-0000-7000-8000-00000000000a"])
+async def test_code_asks_a_run_whatever_its_id_is(run_id: str, ports: Ports) -> None:
+    async with ctx_for(agents=[clerk], ports=ports) as ctx:
+        assert await run_code(asks, run_id, ctx) == "seven"
+
+
 class Order(msgspec.Struct):
     items: tuple[str, ...]
 

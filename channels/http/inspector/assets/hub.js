@@ -73,11 +73,9 @@ function take(type, event) {
   return undefined;
 }
 
-const isRunId = (address) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(address);
-
 const LISTENERS = {
   "session:prompt": (event) => {
-    if (isRunId(event.to || "")) return; // One run asks another: nothing for people.
+    if ((event.to || "user") !== "user") return; // One run asks another: nothing for people.
     edit(prompts, (map) => map.set(event.prompt_id, { ...event, since: event.at }));
   },
   "session:prompt:end": (event) => edit(prompts, (map) => map.delete(event.prompt_id)),
