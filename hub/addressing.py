@@ -420,12 +420,20 @@ class Addressing:
         A value that this has of its own stays.
         """
         if found is not None:
-            for name in self.names(run_id):
-                value = self.value(run_id, name) or ""
-                if self._ports.secrets.put_if_absent(f"{found}/{name}", value):
-                    self._mark(found, name, is_scoped=self.was_given_scoped(run_id, name))
-                    self._with_values.add(found)
+            self.copy_values(run_id, found)
         self.drop_values(run_id)
+
+    def copy_values(self, run_id: str, to: str) -> None:
+        """Give a run the values that another one has, but for those that it has of its own."""
+        for name in self.names(run_id):
+            value = self.value(run_id, name) or ""
+            self.give_value(to, name, value, is_scoped=self.was_given_scoped(run_id, name))
+
+    def give_value(self, run_id: str, name: str, value: str, *, is_scoped: bool = False) -> None:
+        """Keep a variable's value for a run, unless it has one."""
+        if self._ports.secrets.put_if_absent(f"{run_id}/{name}", value):
+            self._mark(run_id, name, is_scoped=is_scoped)
+            self._with_values.add(run_id)
 
     def drop_values(self, run_id: str) -> None:
         """Forget the values kept for a run that was never started."""

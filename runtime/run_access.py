@@ -1,15 +1,18 @@
 """``RunAccess``: how a runtime's runs are found, awaited and ended.
 
-Nothing here starts one but a child that has waited for values of its variables.
+Nothing here starts one but a child that has waited for values of its variables, and a fork of
+another run.
 """
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from hubbub.agents.definitions.agent import AgentDefinition
+from hubbub.agents.definitions.variables import env_problems
 from hubbub.hub.errors import BadValue, CallerError
 from hubbub.hub.events import Limits, SessionLimits
 from hubbub.hub.events.descriptors import Descriptor
-from hubbub.hub.message import check_limits
+from hubbub.hub.message import Sayable, check_limits
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.texts import check_labels
 from hubbub.runtime.activities.agent_messages import agent_for
@@ -24,13 +27,13 @@ from hubbub.runtime.finding.finder import Finder
 from hubbub.runtime.kernel.handle import Run
 from hubbub.runtime.kernel.outcome import RunOutcome
 from hubbub.runtime.kernel.outcomes import Outcomes
-from hubbub.runtime.kernel.services import Services
+from hubbub.runtime.kernel.services import Services, definition_of
 from hubbub.runtime.spending.accounts import TreeAccounts
 
 if TYPE_CHECKING:
     from hubbub.runtime.inspection.replay import Replayed
 
-__all__ = ["RunAccess"]
+__all__ = ["RunAccess", "check_env"]
 
 
 class RunAccess:
@@ -90,6 +93,50 @@ class RunAccess:
         """
         self.phase.check_open()
         return await self._finder.state_at(run_id, seq)
+
+    async def fork(
+        self,
+        run_id: str,
+        seq: int | None = None,
+        *,
+        message: Sayable | None = None,
+        agent: str | AgentDefinition | None = None,
+        env: Mapping[str, str] | None = None,
+        session_key: str = "",
+        new_run_id: str = "",
+    ) -> Run:
+        """A new run that goes on from record ``seq`` of an old one, with all below it at that
+        moment; the old one stays as it is.  Returns its handle; it is durable then, all of it.
+
+        Without ``seq`` it goes on from the last record, of a run that has ended from the last one
+        before its end.  ``message`` is the first thing that it is told; ``agent`` goes on instead,
+        with its own prompt, models and tools.  Calls that were under way are lost calls, as after a
+        crash; what people were asked has ended.  Values of variables are those that the old runs
+        have now, and ``env``.  See docs/time-travel.md.
+
+        Raises ``UnknownRun``, ``NoSuchRecord``, ``NoFork`` (a run below another, a code agent at
+        work, a run at its end), ``UnknownAgent``, ``BadValue``, ``CallerError`` for a
+        ``new_run_id`` or a ``session_key`` that another run has, and ``StoreFailed``.
+        """
+        from hubbub.runtime.timelines.forking import ForkWanted, fork_run
+
+        self.phase.check_open()
+        check_env(env)
+        wanted = ForkWanted(
+            run_id=run_id, seq=seq, message=message, agent=self._model_agent(agent),
+            env=dict(env or {}), session_key=session_key, new_run_id=new_run_id,
+        )  # fmt: skip
+        made = await fork_run(self.hub, wanted)
+        return await self.handle(made.run_id)
+
+    def _model_agent(self, agent: str | AgentDefinition | None) -> str:
+        if agent is None:
+            return ""
+        found = definition_of(self.services, agent, None, check_input=False)
+        if found.is_code:
+            what = f"{found.name!r} is a code agent, which cannot go on with a conversation"
+            raise BadValue("agent", what)
+        return found.name
 
     async def agent_for(self, strategy: str) -> str:
         """The run id of ``"most-recent-foreground"``, the agent that a user spoke to last, or of
@@ -169,3 +216,9 @@ class RunAccess:
             self.services, self._look_at, parent_run_id, request_id, values
         )
         return Run(self.outcomes, child_run_id, agent, is_root=False)
+
+
+def check_env(env: Mapping[str, str] | None) -> None:
+    """Raise ``BadValue`` for what are no values of variables."""
+    if any(True for _ in env_problems("env", env or {})):  # Which one may be a secret itself.
+        raise BadValue("env", "expected names of letters, digits and '_' with texts")

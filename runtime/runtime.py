@@ -20,7 +20,6 @@ from hubbub.agents.definitions.output import Output
 from hubbub.agents.definitions.prompt import PromptDefinition
 from hubbub.agents.definitions.skills import Skill
 from hubbub.agents.definitions.tools import Tool
-from hubbub.agents.definitions.variables import env_problems
 from hubbub.agents.mcp_server import McpServer
 from hubbub.agents.model import Model
 from hubbub.agents.prices import Price
@@ -28,7 +27,7 @@ from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.digest import definition_digests
 from hubbub.agents.resolution.prompt_check import prompt_problems, used_models
 from hubbub.agents.turn.crash_limit import MAX_CRASHES
-from hubbub.hub.errors import BadValue, CallerError, Closed, DefinitionError, WrongLoop
+from hubbub.hub.errors import CallerError, Closed, DefinitionError, WrongLoop
 from hubbub.hub.events import GivenTool, HistoryMessage, Limits
 from hubbub.hub.events.given_tools import ExternalTool
 from hubbub.hub.hub import Hub
@@ -55,7 +54,7 @@ from hubbub.runtime.kernel.phase import Phase
 from hubbub.runtime.kernel.services import NoToolServers, Services, definition_of
 from hubbub.runtime.kernel.timers import Timers
 from hubbub.runtime.mcp.servers import McpServers, McpStatus
-from hubbub.runtime.run_access import RunAccess
+from hubbub.runtime.run_access import RunAccess, check_env
 from hubbub.runtime.runs.dependencies import RunDependencies
 from hubbub.runtime.runs.lasting_prompts import LastingPrompts
 from hubbub.runtime.runs.spawn import Spawner
@@ -368,7 +367,7 @@ class Runtime(RunAccess):
             opened = agent
         else:
             opened = definition_of(self.services, agent, input).name
-        _check_env(env)
+        check_env(env)
         receipt = self.hub.open(
             opened, input, session_key=session_key, run_id=run_id, once=once,
             timeout=timeout, name=name, correlation_id=correlation_id, env=dict(env or {}),
@@ -403,7 +402,7 @@ class Runtime(RunAccess):
         else:
             opened = definition_of(self.services, agent, input).name
         if env is not None:
-            _check_env(env)
+            check_env(env)
         if limits is not None:
             check_limits(limits)
         outcome, _ = await self._calls.run(opened, input, env, limits)
@@ -427,8 +426,3 @@ class Runtime(RunAccess):
     def mcp_servers(self) -> tuple[McpStatus, ...]:
         """The MCP servers that prompts of this runtime use, as they are just now."""
         return () if self._servers is None else self._servers.statuses
-
-
-def _check_env(env: Mapping[str, str] | None) -> None:
-    if any(True for _ in env_problems("env", env or {})):  # Which one may be a secret itself.
-        raise BadValue("env", "expected names of letters, digits and '_' with texts")

@@ -128,7 +128,8 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "runtime/finding": (*HUB, "agents/state", "runtime/schedules", "runtime/inspection"),
     "runtime": (
         *KERNEL, "runtime/activities", "runtime/runs", "runtime/supervision", "runtime/schedules",
-        "runtime/finding", "runtime/inspection", "runtime/stores", "runtime/mcp",
+        "runtime/finding", "runtime/inspection", "runtime/timelines", "runtime/stores",
+        "runtime/mcp",
     ),
     "runtime/standalone": (
         *KERNEL, "agents/standalone", "runtime/activities", "runtime/runs",

@@ -31,8 +31,8 @@ from support.frames import open_runtime as frames_runtime
 from support.stores import SECRET, Filled, fill, open_runtime
 
 COMMANDS = (
-    "conversations", "runs", "show", "tail", "export", "import", "replay", "diff", "fsck", "backup",
-    "schedules", "prune", "vacuum",
+    "conversations", "runs", "show", "tail", "export", "import", "replay", "diff", "fork", "fsck",
+    "backup", "schedules", "prune", "vacuum",
 )  # fmt: skip
 
 

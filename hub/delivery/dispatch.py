@@ -36,6 +36,7 @@ from hubbub.hub.events import (
 from hubbub.hub.logs import log
 from hubbub.hub.masking import Masker, class_name_of, words_of
 from hubbub.hub.ports import Ports
+from hubbub.hub.store.found_tree import FoundTree
 from hubbub.hub.store.journal import Journal
 from hubbub.hub.task_host import TaskHost
 from hubbub.hub.tasks.callables import unawaited
@@ -64,6 +65,10 @@ class Owner(Protocol):
 
     def claimed(self, root_run_ids: Collection[str]) -> None:
         """Trees that were another process's, or nobody's, are this one's."""
+        ...
+
+    def came_in(self, tree: FoundTree) -> None:
+        """A tree is on record whole, that was not there."""
         ...
 
     def lost(self, root_run_ids: Collection[str]) -> None:

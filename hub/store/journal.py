@@ -13,13 +13,16 @@ events of the store in that order.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct, field
 
 from hubbub.hub.events import ContentPart, Event, FileRef, InLane
 from hubbub.hub.events.descriptors import Descriptor
 from hubbub.hub.receipt import Receipt
+
+if TYPE_CHECKING:
+    from hubbub.hub.store.found_tree import FoundTree
 
 __all__ = [
     "OVERTAKEN",
@@ -193,11 +196,20 @@ class Commit(HubNotes, eq=False):
     ``leftovers``: to the inbox of that run, in order, behind what waits there."""
     notes_expect: Mapping[str, str] | None = None
     """What must stand under keys of notes, empty for nothing; else it is a conflict."""
+    found: "FoundTree | None" = None
+    """A tree that comes in whole; a conflict where one of its runs is there, or an open run has the
+    session key of its root."""
     written: list[Event] = field(default_factory=list)
     leftovers: Sequence[InLane] = ()
     error: str = ""
     done: "Callable[[Commit], None] | None" = None
     """For the store to call, once it is written or refused."""
+
+    @property
+    def openings(self) -> list[NewRun]:
+        """The runs that it asks for; of a tree that comes in whole the root alone."""
+        asked = [each.new for each in self.deliveries if each.new is not None]
+        return asked if self.found is None else [*asked, self.found.root]
 
     def forget_outcome(self) -> None:
         """Be as before it was tried to be written; for a store that tries once more."""

@@ -17,7 +17,7 @@ which items are taken, lent, moved, left over, what an address finds, what an in
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from msgspec import Struct, field, structs
@@ -25,6 +25,7 @@ from msgspec import Struct, field, structs
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import Event, InLane, SessionMessage
 from hubbub.hub.events.descriptors import is_identity
+from hubbub.hub.store.found_tree import FoundTree
 from hubbub.hub.store.inbox_rules import (
     can_be_left_over,
     found_instead,
@@ -173,6 +174,9 @@ class Ledger(Generic[R]):
                     self._end(commit, row)
         elif commit.events:
             self._write_hub(commit)
+        elif commit.found is not None and not self._found(commit, commit.found):
+            commit.error = "conflict"
+            return
         for delivery in commit.deliveries:
             try:
                 self._deliver(commit, delivery)
@@ -231,6 +235,34 @@ class Ledger(Generic[R]):
         ]
         self.writes.events.append((None, events))
         commit.written.extend(events)
+
+    def _found(self, commit: Commit, tree: FoundTree) -> bool:
+        """Let a whole tree come in, if all of it is new."""
+        root = tree.root
+        if root.session_key and self._rows.opened(root) is not None:
+            return False
+        if any(self._rows.find(run.new.run_id) is not None for run in tree.runs):
+            return False
+        rows = {run.new.run_id: self._rows.create(run.new, run.created_at) for run in tree.runs}
+        waiting = {run.new.run_id: run.waiting for run in tree.runs}
+        for run_id, some in groupby(tree.events, lambda event: event.run_id):
+            row, events = rows[run_id], tuple(some)
+            self.writes.events.append((row, events))
+            for event in events:
+                if event.lane == "own":
+                    row.seq = event.seq
+                    continue
+                row.in_seq = event.seq
+                if event.seq in waiting[run_id]:
+                    row.waiting[event.seq] = event  # type: ignore[assignment]
+                    row.messages += event.__class__ is SessionMessage
+        for run in tree.runs:
+            row = rows[run.new.run_id]
+            row.status, row.inbox = run.status, run.inbox
+            self.writes.rows[row] = None
+            self._rows.readdress(row)
+        commit.written.extend(tree.events)
+        return True
 
     # ── inboxes ──────────────────────────────────────────────────────────────────────────────
 

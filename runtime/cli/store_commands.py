@@ -11,6 +11,7 @@ from hubbub.runtime.cli.compact_command import compact_command
 from hubbub.runtime.cli.conversations_command import conversations_command
 from hubbub.runtime.cli.diff_command import diff_command
 from hubbub.runtime.cli.export_commands import export_command, import_command
+from hubbub.runtime.cli.fork_command import fork_command
 from hubbub.runtime.cli.look_commands import (
     replay_command,
     runs_command,
@@ -38,6 +39,7 @@ def store_commands(screen: CommandScreen) -> Mapping[str, Callable[..., int]]:
         "tail": tail_command(write, screen.loop),
         "replay": replay_command(write),
         "diff": diff_command(write),
+        "fork": fork_command(screen),
         "schedules": schedules_command(write),
         "workers": workers_command(write),
         "reply": reply_command(screen),

@@ -19,6 +19,7 @@ from hubbub.hub import events as e
 from hubbub.hub.errors import HubbubError
 from hubbub.hub.events import Event, InLane, Limits
 from hubbub.hub.logs import log
+from hubbub.hub.store.found_tree import FoundTree
 from hubbub.hub.store.journal import RunInfo
 from hubbub.hub.store.sharing import Sharing
 from hubbub.runtime.kernel.families import Families
@@ -94,6 +95,18 @@ class OwnedTrees:
             self._loader.arriving.update(dict.fromkeys(root_run_ids, taken_up))
             claim = self._begin_with(tuple(root_run_ids), taken_up)
             self._hub.tasks.start(claim, name="hubbub claim")
+
+    def came_in(self, tree: FoundTree) -> None:
+        """A tree is on record whole, that was not there: go on with it, where that is for this
+        process to do."""
+        if self._services.phase.is_leaving or not self._share.owns(tree.root.run_id):
+            return
+        living = [run for run in tree.runs if run.status != "ended"]
+        for run in living:
+            if run.new.wake_at is not None:
+                self._deadlines.watch(run.new.run_id, run.new.wake_at)
+        ready = [run for run in living if run.status == "active" or run.waiting]
+        self._resume([run.new.run_id for run in ready])
 
     async def _begin_with(self, roots: Sequence[str], taken_up: anyio.Event) -> None:
         """Nothing of these trees runs before it is known what was left of them."""

@@ -120,7 +120,7 @@ class Supervisor:
             resume=self._resume, wake=self.wake,
         )  # fmt: skip
         self.claimed, self.lost = self.trees.claimed, self.trees.lost
-        self.crowded = self.trees.crowded
+        self.crowded, self.came_in = self.trees.crowded, self.trees.came_in
         self.heard_elsewhere = self.trees.heard_elsewhere
 
     @property

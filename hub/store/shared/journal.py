@@ -136,7 +136,8 @@ class SharedMemoryJournal(SharedMemoryReads):
         if commit.run_id:
             root = commit.events[0].root_run_id if commit.events else ""
             epoch = self._owned.get(root or self._memory.root_of(commit.run_id), 0)
-        opens = self._opened_by(commit) if commit.deliveries and self.is_worker else ()
+        brings = commit.deliveries or commit.found is not None
+        opens = self._opened_by(commit) if brings and self.is_worker else ()
         self._submitted += 1
         self._queue.append(Queued(commit, epoch, opens))
         self._work.set()
@@ -149,9 +150,8 @@ class SharedMemoryJournal(SharedMemoryReads):
     def _opened_by(self, commit: Commit) -> tuple[str, ...]:
         """The trees that a commit opens, if it opens any, and that are to be this process's."""
         opens: tuple[str, ...] = ()
-        for each in commit.deliveries:
-            new = each.new
-            if new is None or new.parent_run_id is not None or self._drains:
+        for new in commit.openings:
+            if new.parent_run_id is not None or self._drains:
                 continue
             count = len(self._owned) + len(self._opening)
             if self._offer.takes(new.agent) and self._offer.has_room(count):

@@ -356,6 +356,8 @@ class SharedMemory:
             and event.seq == 1
             and self._opened(lease, event, own)
         )
+        for run in commit.found.runs if commit.found is not None and not commit.error else ():
+            self._trees[self.root_of(run.new.run_id)].live -= run.status == "ended"
         over = ""
         if tree is not None and commit.status == "ended" and not commit.error:
             tree.live -= 1

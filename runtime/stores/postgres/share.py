@@ -172,7 +172,8 @@ class PostgresShare:
 
     def submitted(self, commit: Commit) -> None:
         """Note under which terms a commit is submitted."""
-        opens = self._opened_by(commit) if commit.deliveries and self.is_worker else ()
+        brings = commit.deliveries or commit.found is not None
+        opens = self._opened_by(commit) if brings and self.is_worker else ()
         if commit.run_id:
             root = commit.events[0].root_run_id if commit.events else ""
             epoch = self._owned.get(root, (0, 0))[0] if root else UNKNOWN
@@ -183,9 +184,8 @@ class PostgresShare:
     def _opened_by(self, commit: Commit) -> tuple[str, ...]:
         """The trees that a commit opens, if it opens any, and that are to be this process's."""
         opens: tuple[str, ...] = ()
-        for each in commit.deliveries:
-            new = each.new
-            if new is None or new.parent_run_id is not None or self.drains:
+        for new in commit.openings:
+            if new.parent_run_id is not None or self.drains:
                 continue
             count = len(self._owned) + len(self._opening)
             if self.offered.takes(new.agent) and self.offered.has_room(count):

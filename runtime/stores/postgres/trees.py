@@ -97,8 +97,9 @@ class GroupTrees:
         """Count what a commit has opened and ended; of new trees those in ``own`` are the
         worker's."""
         opened: tuple[str, ...] = ()
-        if commit.deliveries and not commit.error:
+        if (commit.deliveries or commit.found is not None) and not commit.error:
             opened = tuple(self._opened(commit, worker, own))
+            self._came_ended(commit)
         over = ""
         if commit.status == "ended" and not commit.error and commit.run_id:
             over = self._ended(commit.run_id)
@@ -122,6 +123,13 @@ class GroupTrees:
             tree.more += 1
             if is_new:
                 yield row.run_id
+
+    def _came_ended(self, commit: Commit) -> None:
+        """What comes in ended does not live."""
+        for run in commit.found.runs if commit.found is not None else ():
+            row = self._rows.find(run.new.run_id)
+            if row is not None and run.status == "ended":
+                self._trees[row.root].more -= 1
 
     def _ended(self, run_id: str) -> str:
         row = self._rows.find(run_id)

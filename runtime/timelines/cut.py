@@ -1,0 +1,234 @@
+"""``cut_tree``: a tree of runs as it was, in one moment of its store, after a record of its root.
+
+    every run's events up to the position of that record, and what this had sent already
+
+Rules
+-----
+* The store's order is one for all runs, so that what a run has heard at its cut was said before.
+* A record that was written with the next one, as an answer with the end of its session, or the
+  begin of one with its message, is taken with it.
+* What the root's own records up to there have sent is in the same commit, but behind: a child that
+  it has on record is begun, and has what it was told.
+* Nothing damaged is taken: every event is checked as ``hubbub fsck`` does.
+* Runs of code agents that have not ended at the cut cannot be taken.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hubbub.agents.state.fold import fold
+from hubbub.agents.state.thread import EMPTY, Thread
+from hubbub.hub import events as e
+from hubbub.hub.errors import CallerError, StoreFailed, UnknownRun
+from hubbub.hub.events import Event
+from hubbub.hub.events.codec import encode_event
+from hubbub.hub.store.reader import EventRow, RunRow, StoreReader, decoded, own_lane
+from hubbub.runtime.inspection.replay import NoSuchRecord
+from hubbub.runtime.stores.exchange.lanes import Lane, Lanes
+
+__all__ = ["CutRun", "CutTree", "NoFork", "cut_tree"]
+
+BEHIND: Final = 10_000
+"""Events behind the cut among which is looked for what was sent."""
+
+
+class NoFork(CallerError):
+    """A run cannot be forked there."""
+
+    def __init__(self, run_id: str, why: str) -> None:
+        super().__init__(f"run {run_id}: {why}")
+
+
+class CutRun(Struct, frozen=True):
+    """A run at the cut."""
+
+    opened: e.SessionOpen
+    thread: Thread
+    lane: Lane
+    closes: str = ""
+    """``closing`` or ``terminated``, where its inbox takes no more messages."""
+    ends: tuple[e.SessionClose | e.SessionTerminate, ...] = ()
+    """What has closed it, taken or not."""
+
+
+class CutTree(Struct, frozen=True):
+    """A tree at the cut: its runs by id, in the order in which they began; all events, in order."""
+
+    seq: int
+    runs: dict[str, CutRun]
+    events: list[Event]
+
+
+def cut_tree(store: StoreReader, run_id: str, seq: int | None) -> CutTree:
+    """The tree of a root after record ``seq`` of its own lane.  By default as it is now, with what
+    waits in its inboxes; of one that has ended as it was before the records of its end.
+
+    Raises ``UnknownRun``, ``NoSuchRecord``, ``NoFork``, and ``StoreFailed`` for what is damaged.
+    """
+    with store.one_moment():
+        row = store.row(run_id)
+        if row is None:
+            raise UnknownRun(run_id)
+        if row.parent_run_id is not None:
+            root = row.root_run_id
+            raise NoFork(run_id, f"another run began it, in whose tree it is; fork {root}")
+        last = row.seq if row.inbox == "open" else _last_open(store, run_id)
+        if seq is None and row.inbox == "open":
+            return _Cut(store, row, last).whole()
+        wanted = last if seq is None else seq
+        if not 0 <= wanted <= row.seq:
+            raise NoSuchRecord(run_id, wanted, row.seq)
+        if wanted > last:
+            why = f"it is at its end after record {wanted}; fork it after one from 0 to {last}"
+            raise NoFork(run_id, why)
+        return _Cut(store, row, wanted).tree()
+
+
+def _last_open(store: StoreReader, run_id: str) -> int:
+    """The last record of a run before those by which it ends."""
+    thread, last = EMPTY, 0
+    for event in own_lane(store, run_id):
+        thread = fold(thread, event)
+        is_end = thread.phase == "ended" or thread.closing or thread.terminated is not None
+        if is_end or isinstance(event, e.AgentFailed):
+            break
+        last = event.seq
+    return last
+
+
+def _belongs(event: Event, following: Event) -> bool:
+    """Whether a record is the other half of what the one before it says; both were written
+    together."""
+    match event:
+        case e.AgentStart():
+            return isinstance(following, e.SessionStart)
+        case e.SessionStart():
+            return isinstance(following, e.SessionTaken)
+        case e.AgentStep(calls=()):
+            return isinstance(following, (*_TOGETHER, e.AgentRetry))
+        case e.AgentHandoff() | e.SessionPop():
+            return isinstance(following, (*_TOGETHER, e.AgentToolComplete))
+        case _:
+            return isinstance(following, _TOGETHER)
+
+
+_TOGETHER: Final = (e.SessionEnd, e.SessionTurn, e.SessionPush, e.SessionPop)
+
+
+class _Cut:
+    """One tree, read up to a position."""
+
+    def __init__(self, store: StoreReader, root: RunRow, seq: int) -> None:
+        self._store = store
+        self._root = root
+        self._seq = seq
+        self._lanes = Lanes(store.place)
+        self._runs: dict[str, CutRun] = {}
+        self._events: list[Event] = []
+        self._untold: set[tuple[str, str]] = set()
+        """Children without an opening yet, and messages to them, by key."""
+
+    def tree(self) -> CutTree:
+        rows = self._rows()
+        for row in rows:
+            event = self._take(row)
+            # Before its first record there is its opening.
+            is_there = event.seq == self._seq if event.lane == "own" else not self._seq
+            if event.run_id == self._root.run_id and is_there:
+                self._take_sent(self._take_together(row, event, rows))
+                break
+        return self._checked()
+
+    def whole(self) -> CutTree:
+        """All of it."""
+        for row in self._rows():
+            self._take(row)
+        return self._checked()
+
+    def _checked(self) -> CutTree:
+        for run_id, run in self._runs.items():
+            self._check(run_id, run)
+        return CutTree(self._seq, self._runs, self._events)
+
+    def _rows(self) -> Iterator[EventRow]:
+        run_ids = [each.run_id for each in self._store.tree(self._root.run_id)]
+        return (row for row in self._store.event_rows(run_ids) if row.lane != "hub")
+
+    def _take(self, row: EventRow) -> Event:
+        for problem in self._lanes.take(row):
+            raise StoreFailed(self._store.place, f"{problem.what}: {problem.remedy}")
+        event = decoded(self._store, row.position, row.body)
+        self._put(event)
+        return event
+
+    def _put(self, event: Event) -> None:
+        self._events.append(event)
+        run = self._runs.get(event.run_id)
+        if run is None:
+            if not isinstance(event, e.SessionOpen):
+                raise NoFork(event.run_id, "its opening is not on record any more")
+            run = CutRun(event, EMPTY, self._lanes.runs[event.run_id])
+        self._untold.discard((event.run_id, ""))
+        match event:
+            case e.SessionClose(lane="in"):
+                run = replace(run, closes=run.closes or "closing", ends=(*run.ends, event))
+            case e.SessionTerminate(lane="in"):
+                run = replace(run, closes="terminated", ends=(*run.ends, event))
+            case e.SessionMessage(lane="in"):
+                self._untold.discard((event.run_id, event.key))
+            case e.AgentChild(error="") if event.child_run_id not in self._runs:
+                self._untold.add((event.child_run_id, ""))
+            case e.AgentMessage() if event.key:
+                self._untold.add((event.to, event.key))
+        if event.lane == "own":
+            run = replace(run, thread=fold(run.thread, event))
+        self._runs[event.run_id] = run
+
+    def _take_together(
+        self, last: EventRow, event: Event, rows: Iterator[EventRow]
+    ) -> Iterator[EventRow]:
+        """Take the records without which those before them are in the middle of one thing; the
+        rows that are left."""
+        for row in rows:
+            following = decoded(self._store, row.position, row.body)
+            is_next = row.position == last.position + 1 and following.at == event.at
+            if not (is_next and row.lane == "own" and _belongs(event, following)):
+                return chain((row,), rows)
+            last, event = row, self._take(row)
+            self._seq = event.seq
+        return rows
+
+    def _take_sent(self, rows: Iterator[EventRow]) -> None:
+        """Take what was sent with the last records, which stands behind them."""
+        for _, row in zip(range(BEHIND), rows, strict=False):
+            if not self._untold:
+                return
+            if row.lane != "in":
+                continue
+            event = decoded(self._store, row.position, row.body)
+            key = event.key if isinstance(event, e.SessionMessage) else ""
+            if (event.run_id, key) not in self._untold:
+                continue
+            known = self._lanes.runs.get(event.run_id)
+            seq = 1 if known is None else known.in_seq + 1
+            event = replace(event, seq=seq)
+            for problem in self._lanes.take(
+                row._replace(seq=seq, crc=None, body=encode_event(event))
+            ):
+                raise StoreFailed(self._store.place, f"{problem.what}: {problem.remedy}")
+            self._put(event)
+
+    def _check(self, run_id: str, run: CutRun) -> None:
+        if run.lane.has_ended:
+            return
+        began = self._store.latest(run_id, (e.SessionStart.type,))
+        if began is not None and not began.side:
+            raise NoFork(
+                run_id,
+                f"{began.agent!r} is a code agent at work there, whose variables and place in its "
+                "code are on no record; fork before it begins, or start it anew with its input",
+            )

@@ -1,0 +1,251 @@
+"""``forked``: a tree at a cut as a new one, whose runs go on from there.
+
+    CutTree  →  other ids, roots that nobody knows yet  →  what is over with the cut  →  FoundTree
+
+Rules
+-----
+* Every record is as it was, but for the ids of the runs, wherever they stand, also in what a model
+  was told of its children.
+* The root is a conversation of its own: without the session key, the name, the descriptor and the
+  time limit of the old one, and it stays, whatever the old one was opened for.
+* What people were asked has ended: calls that waited for an answer are answered with that.
+* Calls that were under way are lost calls: who goes on with the run treats them as after a crash.
+* What waited in an inbox waits there, in order; but for what would have ended the root.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hubbub.agents.state.fold import fold_all
+from hubbub.agents.state.prompts import WITHDRAWN, ends_of
+from hubbub.agents.state.thread import Thread
+from hubbub.agents.turn.calls import LOST, answer, given_up
+from hubbub.hub import events as e
+from hubbub.hub.addressing import is_minted
+from hubbub.hub.events import Event
+from hubbub.hub.events.codec import decode_event, encode_event
+from hubbub.hub.events.descriptors import (
+    Descriptor,
+    SubagentDescriptor,
+    descriptor_of_key,
+    read_descriptor,
+)
+from hubbub.hub.store.found_tree import FoundRun, FoundTree
+from hubbub.hub.store.journal import NewRun, RunStatus
+from hubbub.hub.values import NULL
+from hubbub.runtime.timelines.cut import CutRun, CutTree
+
+__all__ = ["ForkedAs", "forked"]
+
+FORKED: Final = "forked"
+
+UNANSWERED: Final = "nobody answered: the conversation was forked while this was asked"
+
+_E = TypeVar("_E", bound=Event)
+
+_NAMED: Final = (
+    "run_id", "root_run_id", "parent_run_id", "child_run_id", "frame_run_id", "to", "source",
+)  # fmt: skip
+"""Fields that are the id of a run, or may be."""
+
+
+class ForkedAs(Struct, frozen=True, kw_only=True):
+    """What a fork is from now on: its root's id, its session key, another agent, and what it is
+    told first."""
+
+    run_id: str
+    at: int
+    session_key: str = ""
+    agent: str = ""
+    message: e.SessionMessage | None = None
+
+
+def forked(cut: CutTree, given: ForkedAs, new_id: Callable[[], str]) -> FoundTree:
+    """The tree that goes on from a cut."""
+    first, *others = cut.runs
+    began = cut.runs[first].thread.phase != "new"
+    names = {first: given.run_id} | {each: new_id() for each in others}
+    renamed = _Renamed(names)
+    events = [_placed(renamed.of(event), given, began=began) for event in cut.events]
+    runs = []
+    for run_id, run in cut.runs.items():
+        ending = _Over(run, names[run_id], renamed, given, began=began)
+        events += ending.events()
+        runs.append(ending.found())
+    return FoundTree(runs=runs, events=events)
+
+
+class _Renamed:
+    """Other ids in the place of those of some runs."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+        self._given = {old: new for old, new in names.items() if not is_minted(old)}
+        """Of ids that somebody has chosen only what stands in fields of its own is changed: they
+        may be words."""
+        minted = [re.escape(old).encode() for old in names if is_minted(old)]
+        self._minted = re.compile(b"|".join(minted)) if minted else None
+
+    def of(self, event: _E) -> _E:
+        """An event with other ids."""
+        if self._minted is not None:
+            body = self._minted.sub(self._new, encode_event(event))
+            event = decode_event(body)  # type: ignore[assignment]
+        return self._in_fields(event) if self._given else event
+
+    def _new(self, found: re.Match[bytes]) -> bytes:
+        return self._names[found[0].decode()].encode()
+
+    def _in_fields(self, event: _E) -> _E:
+        changed: dict[str, Any] = {}
+        for name in _NAMED:
+            if (new := self._given.get(getattr(event, name, "") or "")) is not None:
+                changed[name] = new
+        asked = getattr(event, "prompt_id", "")
+        asker, dot, rest = asked.partition(".")
+        if dot and asker in self._given:
+            changed["prompt_id"] = f"{self._given[asker]}.{rest}"
+        if isinstance(event, e.SessionTaken | e.SessionDropped):
+            changed["items"] = tuple([self._in_fields(item) for item in event.items])
+        return replace(event, **changed) if changed else event
+
+
+def _placed(event: _E, given: ForkedAs, *, began: bool) -> _E:
+    """What says of the root how it was opened; by whom, if it has not ``began`` yet."""
+    if event.run_id != given.run_id:
+        return event
+    match event:
+        case e.SessionOpen():
+            if given.agent and not began:
+                event = replace(event, agent=given.agent, open_agent=given.agent)
+            return replace(
+                event, session_key=given.session_key, name="", correlation_id="", timeout=None,
+                descriptor_json=NULL, once=False,
+            )  # fmt: skip
+        case e.AgentStart():
+            once = event.once and event.two_sided
+            return replace(
+                event, session_key=given.session_key, name="", correlation_id="", once=once
+            )
+        case e.SessionTaken():
+            items = tuple([_placed(item, given, began=began) for item in event.items])
+            return replace(event, items=items)
+        case _:
+            return event
+
+
+class _Over:
+    """One run of the fork, as it goes on."""
+
+    def __init__(
+        self, run: CutRun, run_id: str, renamed: _Renamed, given: ForkedAs, *, began: bool
+    ) -> None:
+        self._run = run
+        self._lane = run.lane
+        self._opened = _placed(renamed.of(run.opened), given, began=began)
+        self._run_id = run_id
+        self._given = given
+        self._is_root = run_id == given.run_id
+        self._thread = run.thread
+        self._renamed = renamed
+        self._message = given.message if self._is_root else None
+        self._dropped: set[int] = set()
+
+    def events(self) -> Iterator[Event]:
+        """What is on record of the run beside what was at the cut."""
+        if self._lane.has_ended:
+            return
+        for seq, event in enumerate(self._over(), self._lane.seq + 1):
+            stamped = self._stamped(self._renamed.of(event), "own", seq)
+            self._thread = fold_all(self._thread, (event,))
+            yield stamped
+        if self._message is not None:
+            yield self._stamped(self._message, "in", self._lane.in_seq + 1)
+
+    def _over(self) -> Iterator[Event]:
+        """What ends with the cut, by the records of the old run."""
+        thread, lane = self._thread, self._lane
+        if self._is_root and (ends := [x for x in self._run.ends if x.seq in lane.untaken]):
+            self._dropped.update(x.seq for x in ends)
+            yield e.SessionDropped(items=tuple(ends), reason=FORKED)
+        step, held = thread.open, set()
+        for call in step.calls if step is not None else ():
+            assert step is not None
+            if call.status == "waiting" and not call.child:
+                held.add(call.key)
+                yield from given_up(thread, step, call, WITHDRAWN)
+                yield answer(thread, step, call, UNANSWERED, ran=call.ran)
+            elif call.status == "started" and self._changes_agent:
+                yield answer(thread, step, call, LOST, ran=True)
+        left = tuple([each for each in thread.prompts if each.prompt_id not in held])
+        yield from ends_of(left, WITHDRAWN, thread.turn)
+        if self._changes_agent and thread.phase != "new":
+            yield e.AgentHandoff(to=self._given.agent, turn=thread.turn)
+
+    @property
+    def _changes_agent(self) -> bool:
+        """Whether another agent goes on, whose tools may be others."""
+        return self._is_root and self._given.agent not in ("", self._agent)
+
+    @property
+    def _agent(self) -> str:
+        return self._thread.agent or self._opened.open_agent
+
+    def _stamped(self, event: _E, lane: str, seq: int) -> _E:
+        opened = self._opened
+        return replace(
+            event,
+            at=self._given.at,
+            run_id=self._run_id,
+            root_run_id=opened.root_run_id,
+            parent_run_id=opened.parent_run_id,
+            agent=self._agent,
+            lane=lane,
+            seq=seq,
+        )
+
+    def found(self) -> FoundRun:
+        """Its row; after ``events``."""
+        opened, lane = self._opened, self._lane
+        waiting = set() if lane.has_ended else lane.untaken.keys() - self._dropped
+        if self._message is not None:
+            waiting.add(lane.in_seq + 1)
+        closes = "open" if self._is_root else self._run.closes or "open"
+        return FoundRun(
+            new=NewRun(
+                run_id=self._run_id, root_run_id=opened.root_run_id,
+                parent_run_id=opened.parent_run_id, agent=self._agent,
+                session_key=opened.session_key, name="" if self._is_root else opened.name,
+                wake_at=_wake_at(opened), descriptor=self._descriptor(),
+            ),
+            created_at=opened.at, status=_status(self._thread, has_ended=lane.has_ended),
+            inbox="ended" if lane.has_ended and closes != "terminated" else closes,  # type: ignore[arg-type]
+            waiting=frozenset(waiting),
+        )  # fmt: skip
+
+    def _descriptor(self) -> Descriptor | None:
+        opened = self._opened
+        if self._is_root:
+            return descriptor_of_key(opened.session_key) if opened.session_key else None
+        if opened.descriptor_json is not NULL:
+            return read_descriptor(opened.descriptor_json)
+        return SubagentDescriptor(
+            id=self._run_id, parent_agent_id=opened.parent_run_id or "",
+            name=opened.name or opened.open_agent,
+        )  # fmt: skip
+
+
+def _wake_at(opened: e.SessionOpen) -> int | None:
+    return None if opened.timeout is None else opened.at + int(opened.timeout * 1_000_000)
+
+
+def _status(thread: Thread, *, has_ended: bool) -> RunStatus:
+    if has_ended:
+        return "ended"
+    if thread.parked:
+        return "parked"
+    return "waiting" if thread.waits else "active"
