@@ -320,6 +320,7 @@ NARROW: Final = {
     "runtime/simulation/story/spending.py": "counts calls and time at work, and looks for limits",
     "runtime/stores/exchange/lanes.py": "checks every type of the catalogue; some more closely",
     "runtime/stores/folders/repaired.py": "asks what a run took and which relatives it lacks",
+    "runtime/timelines/cut.py": "asks what was sent, what closes a run, and what belongs together",
     "runtime/spending/accounts.py": "counts calls and time at work, and looks for limits",
     "runtime/runs/model_run.py": "lets a tool emit what is not the runtime's own to write",
     "runtime/supervision/ready.py": "asks of an item whether it ends what its run is at",
