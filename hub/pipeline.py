@@ -372,7 +372,7 @@ class Pipeline:
             self.dispatcher.store_failed()
         if self.journal.failure or commit.error in ("conflict", OVERTAKEN):
             return
-        about = (_recorded(commit) or [each.event for each in commit.deliveries])[0]
+        about = (commit.recorded or [each.event for each in commit.deliveries])[0]
         log.error("commit.refused", event_type=about.type, problem=commit.error)
         self.dispatcher.announce(HubErrorEvent(
             error=commit.error, error_type="BadValue", during=about.type, run_id=commit.run_id,
@@ -430,13 +430,9 @@ _RESERVED: Final = (SessionResult, SessionTimer, SessionVariables)
 
 def _about(commit: Commit) -> str:
     """The run that a commit is about, as far as ephemeral events must wait for it."""
-    if recorded := _recorded(commit):
+    if recorded := commit.recorded:
         return recorded[0].run_id
     return commit.deliveries[0].to if commit.deliveries else ""
-
-
-def _recorded(commit: Commit) -> Sequence[Event]:
-    return commit.events if commit.found is None else commit.found.events
 
 
 def _both(

@@ -36,8 +36,7 @@ from hubbub.hub.events import (
 from hubbub.hub.logs import log
 from hubbub.hub.masking import Masker, class_name_of, words_of
 from hubbub.hub.ports import Ports
-from hubbub.hub.store.found_tree import FoundTree
-from hubbub.hub.store.journal import Journal
+from hubbub.hub.store.journal import FoundTree, Journal
 from hubbub.hub.task_host import TaskHost
 from hubbub.hub.tasks.callables import unawaited
 from hubbub.hub.tasks.raised import exit_in

@@ -13,7 +13,7 @@ events of the store in that order.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct, field
 
@@ -21,14 +21,13 @@ from hubbub.hub.events import ContentPart, Event, FileRef, InLane
 from hubbub.hub.events.descriptors import Descriptor
 from hubbub.hub.receipt import Receipt
 
-if TYPE_CHECKING:
-    from hubbub.hub.store.found_tree import FoundTree
-
 __all__ = [
     "OVERTAKEN",
     "Addressing",
     "Commit",
     "Delivery",
+    "FoundRun",
+    "FoundTree",
     "Journal",
     "LoadedRun",
     "NewRun",
@@ -143,6 +142,31 @@ class Delivery(Struct, eq=False):
     """Of a duplicate: where in which lane stands what was accepted."""
 
 
+class FoundRun(Struct, frozen=True, kw_only=True):
+    """A run of a ``FoundTree``; ``waiting`` are numbers of its in lane."""
+
+    new: NewRun
+    created_at: int
+    status: RunStatus
+    inbox: Literal["open", "closing", "terminated", "ended"]
+    waiting: frozenset[int] = frozenset()
+
+
+class FoundTree(Struct, frozen=True, kw_only=True):
+    """A tree of new runs that comes in whole, with all that is on record of them, as a fork does.
+
+    The runs, the root first and those above others before them; and their events, of both lanes,
+    numbered and in order, which are dispatched as those of any run.
+    """
+
+    runs: Sequence[FoundRun]
+    events: Sequence[Event]
+
+    @property
+    def root(self) -> NewRun:
+        return self.runs[0].new
+
+
 class HubNotes(Struct, eq=False, kw_only=True):
     """What the hub notes on a commit that is on its way; no store looks at it."""
 
@@ -196,7 +220,7 @@ class Commit(HubNotes, eq=False):
     ``leftovers``: to the inbox of that run, in order, behind what waits there."""
     notes_expect: Mapping[str, str] | None = None
     """What must stand under keys of notes, empty for nothing; else it is a conflict."""
-    found: "FoundTree | None" = None
+    found: FoundTree | None = None
     """A tree that comes in whole; a conflict where one of its runs is there, or an open run has the
     session key of its root."""
     written: list[Event] = field(default_factory=list)
@@ -204,6 +228,11 @@ class Commit(HubNotes, eq=False):
     error: str = ""
     done: "Callable[[Commit], None] | None" = None
     """For the store to call, once it is written or refused."""
+
+    @property
+    def recorded(self) -> Sequence[Event]:
+        """The events that it brings itself, deliveries apart."""
+        return self.events if self.found is None else self.found.events
 
     @property
     def openings(self) -> list[NewRun]:

@@ -25,7 +25,6 @@ from msgspec import Struct, field, structs
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import Event, InLane, SessionMessage
 from hubbub.hub.events.descriptors import is_identity
-from hubbub.hub.store.found_tree import FoundTree
 from hubbub.hub.store.inbox_rules import (
     can_be_left_over,
     found_instead,
@@ -41,7 +40,15 @@ from hubbub.hub.store.inbox_rules import (
     take_out,
     without_key,
 )
-from hubbub.hub.store.journal import OVERTAKEN, Addressing, Commit, Delivery, NewRun, RequestKey
+from hubbub.hub.store.journal import (
+    OVERTAKEN,
+    Addressing,
+    Commit,
+    Delivery,
+    FoundTree,
+    NewRun,
+    RequestKey,
+)
 from hubbub.hub.store.ledger_row import LedgerRow
 
 __all__ = ["Ledger", "Rows", "Writes"]

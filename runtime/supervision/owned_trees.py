@@ -19,8 +19,7 @@ from hubbub.hub import events as e
 from hubbub.hub.errors import HubbubError
 from hubbub.hub.events import Event, InLane, Limits
 from hubbub.hub.logs import log
-from hubbub.hub.store.found_tree import FoundTree
-from hubbub.hub.store.journal import RunInfo
+from hubbub.hub.store.journal import FoundTree, RunInfo
 from hubbub.hub.store.sharing import Sharing
 from hubbub.runtime.kernel.families import Families
 from hubbub.runtime.kernel.live import LiveRun, LiveRuns

@@ -34,8 +34,7 @@ from hubbub.hub.events.descriptors import (
     descriptor_of_key,
     read_descriptor,
 )
-from hubbub.hub.store.found_tree import FoundRun, FoundTree
-from hubbub.hub.store.journal import NewRun, RunStatus
+from hubbub.hub.store.journal import FoundRun, FoundTree, NewRun, RunStatus
 from hubbub.hub.values import NULL
 from hubbub.runtime.timelines.cut import CutRun, CutTree
 

@@ -17,8 +17,7 @@ from hubbub.hub.events.files import kept_contents
 from hubbub.hub.hub import Hub
 from hubbub.hub.message import Sayable, contents_said, session_message
 from hubbub.hub.near_misses import kind_of
-from hubbub.hub.store.found_tree import FoundTree
-from hubbub.hub.store.journal import Commit
+from hubbub.hub.store.journal import Commit, FoundTree
 from hubbub.hub.store.reader import StoreReader
 from hubbub.hub.texts import check_key_size, check_label, check_names
 from hubbub.runtime.timelines.cut import CutTree, cut_tree
