@@ -216,9 +216,11 @@ class _Cut:
             known = self._lanes.runs.get(event.run_id)
             seq = 1 if known is None else known.in_seq + 1
             event = replace(event, seq=seq)
-            for problem in self._lanes.take(
-                row._replace(seq=seq, crc=None, body=encode_event(event))
-            ):
+            body = encode_event(event)
+            sent = EventRow(
+                row.position, row.run_id, row.root_run_id, row.lane, seq, row.type, None, body
+            )
+            for problem in self._lanes.take(sent):
                 raise StoreFailed(self._store.place, f"{problem.what}: {problem.remedy}")
             self._put(event)
 
