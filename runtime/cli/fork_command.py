@@ -39,8 +39,7 @@ def fork_command(screen: CommandScreen) -> Callable[..., int]:
         Parameters
         ----------
         run
-            A run's id, its beginning or end (4 characters or more), or a session key. It is a
-            root.
+            A root's id, its beginning or end (4 characters or more), or a session key.
         seq
             The number of the record (seq in hubbub tail --json, lane own). Default: the last one;
             of a run that has ended, the last one before its end.
