@@ -15,6 +15,7 @@ from hubbub.hub.errors import BadValue, CallerError, StoreFailed
 from hubbub.hub.events.descriptors import check_descriptor_size, descriptor_of_key
 from hubbub.hub.events.files import kept_contents
 from hubbub.hub.hub import Hub
+from hubbub.hub.masking.safe_repr import SafeRepr
 from hubbub.hub.message import Sayable, contents_said, session_message
 from hubbub.hub.near_misses import kind_of
 from hubbub.hub.store.journal import Commit, FoundTree
@@ -26,7 +27,7 @@ from hubbub.runtime.timelines.fork import ForkedAs, forked
 __all__ = ["ForkWanted", "Forked", "fork_run"]
 
 
-class ForkWanted(Struct, frozen=True, kw_only=True):
+class ForkWanted(SafeRepr, frozen=True, kw_only=True):
     """Which run is forked where, and how the fork differs from it."""
 
     run_id: str

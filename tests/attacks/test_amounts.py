@@ -204,6 +204,12 @@ async def state_at(rt: Runtime, seq: Any) -> None:
     await rt.state_at(run.run_id, seq)
 
 
+async def fork(rt: Runtime, seq: Any) -> None:
+    run = await rt.start("bot", "x")
+    await run.result()
+    await rt.fork(run.run_id, seq)
+
+
 async def asked(rt: Runtime, timeout: Any) -> None:
     with anyio.move_on_after(100):
         await rt.hub.ask("nobody", "?", timeout=timeout)
@@ -264,6 +270,7 @@ ASKED: Final[Mapping[str, Callable[[Runtime, Any], Awaitable[object]]]] = {
     "Hub.read.limit": lambda rt, v: rt.hub.read(limit=v),
     "Runtime.start.timeout": lambda rt, v: rt.start("bot", "x", timeout=v),
     "Runtime.state_at.seq": state_at,
+    "Runtime.fork.seq": fork,
     "Runtime.conversations.limit": lambda rt, v: rt.conversations(limit=v),
     "RunContext.ask.timeout": lambda rt, v: within(lambda ctx: ctx.ask("?", timeout=v)),
     "RunContext.messages.idle_timeout": lambda rt, v: within(
@@ -286,6 +293,7 @@ ASKED: Final[Mapping[str, Callable[[Runtime, Any], Awaitable[object]]]] = {
 SAID_OTHERWISE: Final = {
     "Resumable.max_instances": "max_instances",
     "Runtime.state_at.seq": "record",
+    "Runtime.fork.seq": "record",
     "serve.port": "port|no.such.host",
     "serve.grace": "grace|no.such.host",
 }

@@ -101,6 +101,7 @@ RUNTIME: Final[dict[str, Call]] = {
     "conversations": lambda s: s.rt.conversations(),
     "find": lambda s: s.rt.find("k"),
     "finished": lambda s: s.rt.finished(s.run.run_id),
+    "fork": lambda s: s.rt.fork(s.run.run_id),
     "handle": lambda s: s.rt.handle(s.run.run_id),
     "limit": lambda s: s.rt.limit(s.run.run_id, None),
     "pending_variables": lambda s: s.rt.pending_variables(s.run.run_id, "1"),

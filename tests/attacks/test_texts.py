@@ -59,7 +59,7 @@ REFUSALS = (BadValue, BadPath, BadPattern, DefinitionError, VariablesRefused)
 
 LABELS = frozenset((
     "address", "after", "agent", "agent_id", "agent_name", "before", "call_id", "correlation_id",
-    "folder", "key", "kind",
+    "folder", "key", "kind", "new_run_id",
     "name", "parent_run_id", "path", "pattern", "prompt_id", "reference", "request", "request_id",
     "root_run_id", "run_id", "session_key", "source", "strategy", "type_", "types",
 ))  # fmt: skip

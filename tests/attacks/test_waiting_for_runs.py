@@ -142,8 +142,8 @@ NO_WAYS: Final = {
         (
             f"Runtime.{name}"
             for name in (
-                "agent_for", "conversations", "find", "handle", "limit", "pending_variables",
-                "provide_variables", "schedules", "start", "state_at",
+                "agent_for", "conversations", "find", "fork", "handle", "limit",
+                "pending_variables", "provide_variables", "schedules", "start", "state_at",
             )
         ),
         STORE,
