@@ -8,9 +8,9 @@ from typing import Final
 import anyio
 
 from hubbub.hub.conformance.sharing import MakeSharedStore, SharingCheck, members_of
-from hubbub.hub.conformance.steps import A_RUN, B_RUN, C_RUN, commit_of, open_run, stamp
-from hubbub.hub.events import AgentComplete
-from hubbub.hub.store.journal import Commit
+from hubbub.hub.conformance.steps import A_RUN, B_RUN, C_RUN, commit_of, deliver, open_run, stamp
+from hubbub.hub.events import AgentComplete, SessionTerminate
+from hubbub.hub.store.journal import Commit, Delivery
 
 __all__ = ["PLACEMENT_CHECKS"]
 
@@ -83,9 +83,54 @@ async def check_who_comes_late_gets_its_share(make_store: MakeSharedStore) -> No
         assert (one.room, len(one.share.trees())) == ({}, 8)
 
 
+async def check_what_is_only_to_end_is_anybodys(make_store: MakeSharedStore) -> None:
+    """A tree with a run that is terminated, or whose time is over, needs nobody who knows its
+    agent; any other one waits for that."""
+    store = make_store()
+    async with members_of(store, 2, channels=1) as (one, other, channel):
+        one.share.offer(["one"], None)
+        other.share.offer([], 0)
+        await open_run(channel.journal, A_RUN, "gone")
+        await open_run(channel.journal, B_RUN, "gone", wake_at=1)
+        await open_run(channel.journal, C_RUN, "gone", wake_at=1 << 60)
+        await deliver(channel.journal, Delivery(SessionTerminate(at=1), A_RUN, closes="terminated"))
+        with anyio.fail_after(min(2.0, store.ttl)):
+            await one.until(lambda: one.trees >= {A_RUN, B_RUN})
+        await anyio.sleep(store.ttl)
+        assert one.share.trees() == {A_RUN: "gone", B_RUN: "gone"}
+        assert other.trees == set(), "it has room for none"
+        ending = Commit(A_RUN, [stamp(A_RUN, 1, AgentComplete())], status="ended", taken=(1, 2))
+        assert not (await commit_of(one.journal, ending)).error
+        assert one.share.trees() == {B_RUN: "gone"}
+
+
+async def check_who_had_to_end_a_part_of_a_tree_gives_it_up(make_store: MakeSharedStore) -> None:
+    """To those who know the agent of its root, as soon as there are any, however few it has."""
+    store = make_store()
+    async with members_of(store, 2, channels=1) as (one, late, channel):
+        one.share.offer(["one"], None)
+        late.share.offer([], 0)
+        await open_run(channel.journal, A_RUN, "gone")
+        await open_run(channel.journal, B_RUN, "gone", root_run_id=A_RUN, parent_run_id=A_RUN)
+        await deliver(channel.journal, Delivery(SessionTerminate(at=1), B_RUN, closes="terminated"))
+        with anyio.fail_after(min(2.0, store.ttl)):
+            await one.until(lambda: one.trees == {A_RUN})
+        await anyio.sleep(store.ttl)
+        assert (one.room, one.losses) == ({}, 0), "nobody else can have it"
+        late.share.offer(["gone"], None)
+        with anyio.fail_after(10 * store.ttl):
+            await one.until(lambda: bool(one.room))
+        assert one.room == {"gone": 1}
+        one.share.offer(["one"], 0)
+        await one.share.hand_over([A_RUN])
+        await late.until(lambda: late.trees == {A_RUN})
+
+
 PLACEMENT_CHECKS: Final[tuple[SharingCheck, ...]] = (
     check_trees_go_to_those_who_know_their_agent,
     check_nobody_owns_more_than_its_capacity,
     check_who_comes_late_gets_its_share,
+    check_what_is_only_to_end_is_anybodys,
+    check_who_had_to_end_a_part_of_a_tree_gives_it_up,
 )
 """All of them."""

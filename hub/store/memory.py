@@ -252,6 +252,14 @@ class MemoryJournal:
         rows = (self._rows.by_id[run_id] for run_id in run_ids if run_id in self._rows.by_id)
         return [row.info() for row in rows if not live or row.status != "ended"]
 
+    def is_ending(self, run_ids: Iterable[str], now: int) -> bool:
+        """Whether one of these runs is only to end: it is terminated, or its time is over."""
+        rows = [row for row in map(self._rows.find, run_ids) if row and row.status != "ended"]
+        return any(
+            row.inbox == "terminated" or (row.wake_at is not None and row.wake_at <= now)
+            for row in rows
+        )
+
     async def ready(self) -> Sequence[str]:
         rows = self._rows.at_work()
         return [row.run_id for row in rows if row.status == "active" or row.waiting]

@@ -16,7 +16,11 @@ from typing import Final
 
 from msgspec import Struct
 
-__all__ = ["ANYTHING", "Offer", "WorkerLoad", "placed", "surplus"]
+__all__ = ["ANYTHING", "ENDING", "Offer", "WorkerLoad", "placed", "surplus"]
+
+ENDING: Final = ""
+"""In the place of an agent's name: that of the trees in which a run is only to end.  That needs no
+definition, so they are for everybody."""
 
 MARGIN: Final = 0.1
 """How far above the mean a process may be before it hands trees over."""
@@ -38,7 +42,7 @@ class Offer(Struct, frozen=True):
 
     def takes(self, agent: str) -> bool:
         """Whether trees of an agent are for it."""
-        return self.agents is None or agent in self.agents
+        return self.agents is None or agent == ENDING or agent in self.agents
 
     def has_room(self, trees: int) -> bool:
         """Whether one more may be owned beside so many."""
@@ -99,16 +103,20 @@ def surplus(
 ) -> Mapping[str, int]:
     """How many trees of each agent a process has too many, while others have room for them.
 
-    ``own`` are its trees, and ``free`` those that nobody owns, by agent.
+    ``own`` are its trees, and ``free`` those that nobody owns, by agent.  Those of agents that it
+    does not offer, which it had to end something in, are others' first.
     """
     placed(free, loads)  # What is about to be claimed counts.
     here = next(load for load in loads if load.number == number)
     others = [x for x in loads if x is not here and any(map(x.can_take, own))]
+    strange = [agent for agent in own if not here.offer.takes(agent)]
+    found = {a: own[a] for a in strange if any(load.can_take(a) for load in others)}
+    if found:
+        return found
     counts = [here.trees, *(load.trees for load in others)]
     if here.trees <= (1 + MARGIN) * sum(counts) / len(counts):
         return {}
     left = dict(own)
-    found: dict[str, int] = {}
     for _ in range(min(max(1, here.trees // SHARE), MOST)):
         able = [
             (load.trees, load.number, agent, load)

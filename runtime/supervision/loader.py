@@ -126,6 +126,10 @@ class Loader:
         await self._trials.found(journal, tuple(found), roots)
         return found
 
+    def knows(self, agent: str) -> bool:
+        """Whether there is an agent of that name."""
+        return self._definitions.find_agent(agent) is not None
+
     def forget(self, run_id: str) -> None:
         """What is known of a run is of a time when this process drove it."""
         self.recent.take(run_id)

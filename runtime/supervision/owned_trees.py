@@ -130,8 +130,19 @@ class OwnedTrees:
             if info.wake_at is not None:
                 self._deadlines.watch(info.run_id, info.wake_at)
         await self._prompts.claimed({info.run_id: info.root_run_id for info in infos})
-        ready = [info.run_id for info in infos if info.status == "active" or info.waiting]
+        ready = [info.run_id for info in infos if self._is_ready(info)]
         return await self._loader.unfinished(Claimed(roots, ready))
+
+    def _is_ready(self, info: RunInfo) -> bool:
+        """Whether a run of a tree that was claimed is to go on here.
+
+        In one that came only for something to end, nothing else does: others know its agent.
+        """
+        assert self._share.sharing is not None
+        if info.status != "active" and not info.waiting:
+            return False
+        agent = self._share.sharing.trees().get(info.root_run_id, info.agent)
+        return info.inbox == "terminated" or self._loader.knows(agent)
 
     def _is_to_come(self, info: RunInfo) -> bool:
         return self._share.owns(info.root_run_id) and self._live.find(info.run_id) is None

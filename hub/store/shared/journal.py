@@ -18,8 +18,9 @@ from hubbub.hub.ports import Blobs, Secrets
 from hubbub.hub.store.declared import NOTHING_DECLARED, Declared, OtherDefinition
 from hubbub.hub.store.journal import Commit, Selection
 from hubbub.hub.store.placement import ANYTHING, Offer
+from hubbub.hub.store.shared.leases import Holding, Written
 from hubbub.hub.store.shared.link import Link
-from hubbub.hub.store.shared.memory import Holding, SharedMemory, Written
+from hubbub.hub.store.shared.memory import SharedMemory
 from hubbub.hub.store.shared.reads import SharedMemoryReads
 from hubbub.hub.store.sharing import Sharer
 from hubbub.hub.task_host import TaskHost

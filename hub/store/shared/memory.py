@@ -22,8 +22,6 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
-from msgspec import Struct
-
 from hubbub.hub.bus.shared_bus import SharedBus
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import SessionOpen
@@ -32,9 +30,10 @@ from hubbub.hub.store.declared import NOTHING_DECLARED, Declared, OtherDefinitio
 from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.left_notes import of_agents, spent, tidied
 from hubbub.hub.store.memory import MemoryJournal
-from hubbub.hub.store.placement import ANYTHING, Offer, WorkerLoad, placed, surplus
+from hubbub.hub.store.placement import ANYTHING, ENDING, Offer, WorkerLoad, placed, surplus
+from hubbub.hub.store.shared.leases import Holding, Lease, Tree, Written
 
-__all__ = ["TTL", "Hinted", "Holding", "SharedMemory", "Written"]
+__all__ = ["TTL", "Hinted", "SharedMemory"]
 
 TTL: Final = 6.0
 """Seconds that a lease lasts when it is not renewed."""
@@ -52,59 +51,6 @@ class Hinted(Protocol):
     def hint(self, *, is_free: bool = False) -> None:
         """Something was written; ``is_free``: trees may be claimed."""
         ...
-
-
-class Lease(Struct, eq=False):
-    """One process's, until it is over."""
-
-    number: int
-    expires: float
-    is_worker: bool
-    offer: Offer = Offer()
-    drains: bool = False
-    is_over: bool = False
-    group: int = 0
-    """The number of the last group of commits that was written under it."""
-    written: "Sequence[Written]" = ()
-    """What that came to."""
-    trees: "dict[str, Tree]" = {}
-    """What is owned under it, by root."""
-    declared: Declared = NOTHING_DECLARED
-
-
-class Tree(Struct, eq=False):
-    """A tree of which some run lives."""
-
-    root_run_id: str
-    agent: str
-    """That of the root."""
-    owner: int
-    """The number of a lease; 0 for nobody's."""
-    run_ids: list[str] = []
-    live: int = 0
-    epoch: int = 1
-
-
-class Holding(Struct, frozen=True):
-    """What is owned under a lease."""
-
-    epochs: Mapping[str, int]
-    """By root."""
-    agents: Mapping[str, str]
-    """Those of the roots."""
-    surplus: Mapping[str, int] = {}
-    """How many trees others have room for, by agent."""
-
-
-class Written(Struct, frozen=True):
-    """What a commit came to, beside what it says itself."""
-
-    before: int
-    """The position before its first event."""
-    opened: tuple[str, ...] = ()
-    """The roots of the trees that it has opened and the writer owns."""
-    over: str = ""
-    """The root of the tree that is over with it."""
 
 
 class SharedMemory:
@@ -290,8 +236,8 @@ class SharedMemory:
         """The share that a process has of the free trees."""
         share = dict(placed(self._free_of(), self._places(lease))[lease.number])
         for root, tree in tuple(self._free.items()) if share else ():
-            if share.get(tree.agent, 0):
-                share[tree.agent] -= 1
+            if share.get(wanted := self._wanted(tree), 0):
+                share[wanted] -= 1
                 del self._free[root]
                 tree.owner = lease.number
                 tree.epoch += 1
@@ -299,7 +245,12 @@ class SharedMemory:
 
     def _free_of(self) -> Mapping[str, int]:
         """How many trees nobody owns, by agent."""
-        return Counter(tree.agent for tree in self._free.values())
+        return Counter(map(self._wanted, self._free.values()))
+
+    def _wanted(self, tree: Tree) -> str:
+        """The agent by which a free tree is claimed: anybody may end what is only to end."""
+        is_ending = self.kept.is_ending(tree.run_ids, self.clock.now())
+        return ENDING if is_ending else tree.agent
 
     def _places(self, asking: Lease) -> list[WorkerLoad]:
         """The processes that own trees: one of which nothing is heard gets no more."""

@@ -27,6 +27,7 @@ from hubbub.hub.logs import log
 from hubbub.hub.store.placement import Offer, WorkerLoad, placed
 from hubbub.runtime.stores.postgres.lease import FREE, WorkerLease, share_lock
 from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
+from hubbub.runtime.stores.postgres.trees import CLAIM, CLAIMED, FREE_TREES
 from hubbub.runtime.stores.sql.reader import READ_ERRORS
 from hubbub.runtime.stores.sql.rows import Depths
 
@@ -257,7 +258,7 @@ class Tail:
         lease = self._lease
         heard = max(0.0, lease.ttl - min(FRESH, lease.ttl / 2))
         with self._db.pipeline():
-            free = self._db.execute(_FREE)
+            free = self._db.execute(FREE_TREES)
             loads = self._db.execute(_LOADS, (lease.worker, heard))
         counts = {(needs, agent): count for needs, agent, count in free}
         found = []
@@ -276,7 +277,7 @@ class Tail:
         worker = self._lease.worker
         claims: dict[str, tuple[int, str]] = {}
         if self._in_doubt == worker:
-            for root, epoch, agent in self._db.execute(_CLAIMED, (worker,)):
+            for root, epoch, agent in self._db.execute(CLAIMED, (worker,)):
                 if (root, epoch) not in known:
                     claims[root] = (epoch, agent)
         self._in_doubt = worker
@@ -290,8 +291,8 @@ class Tail:
             able = [load for format_, load in loads if format_ >= needs]
             there = {agent: count for (level, agent), count in free.items() if level == needs}
             for agent, count in placed(there, able)[worker].items():
-                found = self._db.execute(_CLAIM, (worker, min(count, CLAIMS), agent, needs))
-                claims |= {root: (epoch, agent) for root, epoch in found}
+                found = self._db.execute(CLAIM, (worker, min(count, CLAIMS), agent, needs))
+                claims |= {root: (epoch, of) for root, epoch, of in found}
         self._in_doubt = 0
         return worker, claims
 
@@ -332,7 +333,6 @@ _OVER: Final = (
 )
 """Leases that others hold and have not renewed; after a restart of the server, they have time."""
 
-_IS_FREE: Final = "owner IS NULL OR owner = ANY(ARRAY(SELECT id FROM worker WHERE NOT live))"
 _LOOK: Final = f"""
 WITH mine AS (
   UPDATE worker SET expires = clock_timestamp() + make_interval(secs => ?2::float8),
@@ -363,7 +363,6 @@ _REAP: Final = (
     "UPDATE worker SET live = false WHERE id IN "
     f"(SELECT id FROM worker WHERE {_OVER} FOR UPDATE SKIP LOCKED) RETURNING id"
 )
-_FREE: Final = f"SELECT needs, want, count(*) FROM tree WHERE {_IS_FREE} GROUP BY needs, want"
 _LOADS: Final = (
     "SELECT id, (SELECT count(*) FROM tree WHERE owner = worker.id), agents, capacity, format "
     "FROM worker "
@@ -371,22 +370,6 @@ _LOADS: Final = (
     "expires >= clock_timestamp() + make_interval(secs => ?2::float8)) ORDER BY id"
 )
 """One of which nothing is heard gets no more."""
-_CLAIM: Final = f"""
-WITH wanted AS (
-  SELECT root FROM tree WHERE ({_IS_FREE}) AND want = ?3 AND needs = ?4 ORDER BY root LIMIT ?2
-  FOR UPDATE SKIP LOCKED
-), claimed AS (
-  UPDATE tree SET owner = ?1, epoch = epoch + 1 FROM wanted
-  WHERE tree.root = wanted.root AND EXISTS (SELECT 1 FROM worker WHERE id = ?1 AND live)
-  RETURNING tree.root, tree.epoch
-)
-SELECT run_id, epoch FROM claimed JOIN address ON number = root
-"""
-_CLAIMED: Final = (
-    "SELECT run_id, epoch, want FROM tree JOIN address ON number = root "
-    "WHERE owner = ? AND epoch > 1"
-)
-"""A tree that is its opener's has the first epoch."""
 _SELECT_PAGE: Final = (
     "SELECT position, writer, body, (SELECT max(version) FROM secret) FROM event "
     f"WHERE position > ? AND position <= ? ORDER BY position LIMIT {PAGE}"

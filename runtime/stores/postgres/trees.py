@@ -3,6 +3,8 @@
     an own lane's commit   refused unless the tree is this worker's, under the epoch of the commit
     a run is opened        its tree has one more that lives; a new tree is the worker's, or free
     a run ends             one less; with the last one the tree is over, and nobody owns it
+    claimed                trees that nobody owns, by the agent of their root; those in which a run
+                           is only to end, by anybody
 
 The order of groups is that of the ``head``'s lock, so what is read here is so until the commit.
 """
@@ -14,12 +16,13 @@ from msgspec import Struct
 
 from hubbub.hub.events import SessionOpen
 from hubbub.hub.store.journal import Commit
+from hubbub.hub.store.placement import ENDING
 from hubbub.runtime.stores.postgres.rows import PostgresRows
 from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
 from hubbub.runtime.stores.sql.connection import SqlCursor
 from hubbub.runtime.stores.sql.rows import Row
 
-__all__ = ["CameTo", "GroupTrees"]
+__all__ = ["CLAIM", "CLAIMED", "FREE_TREES", "CameTo", "GroupTrees"]
 
 
 class GroupTree(Struct, eq=False):
@@ -176,3 +179,35 @@ _COUNT: Final = (
     "UPDATE tree SET live = tree.live + counted.more "
     "FROM unnest(?::bigint[], ?::bigint[]) AS counted (root, more) WHERE tree.root = counted.root"
 )
+
+_IS_FREE: Final = "owner IS NULL OR owner = ANY(ARRAY(SELECT id FROM worker WHERE NOT live))"
+_ENDING: Final = (
+    "SELECT top.number FROM run JOIN address AS top ON top.run_id = run.root_run_id "
+    "WHERE run.ready = 1 AND run.inbox = 'terminated' UNION ALL "
+    "SELECT top.number FROM run JOIN address AS top ON top.run_id = run.root_run_id "
+    "WHERE run.wake_at IS NOT NULL AND run.status <> 'ended' "
+    "AND run.wake_at <= extract(epoch FROM clock_timestamp()) * 1000000"
+)
+"""The trees in which a run is only to end: it is terminated, or its time is over."""
+_WANTED: Final = f"CASE WHEN root IN ({_ENDING}) THEN '{ENDING}' ELSE want END"
+FREE_TREES: Final = (
+    f"SELECT needs, {_WANTED} AS wanted, count(*) FROM tree WHERE {_IS_FREE} GROUP BY needs, wanted"
+)
+"""How many trees nobody owns, by what they need and by what they are claimed by."""
+CLAIM: Final = f"""
+WITH found AS (
+  SELECT root FROM tree WHERE ({_IS_FREE}) AND needs = ?4 AND {_WANTED} = ?3 ORDER BY root LIMIT ?2
+  FOR UPDATE SKIP LOCKED
+), claimed AS (
+  UPDATE tree SET owner = ?1, epoch = epoch + 1 FROM found
+  WHERE tree.root = found.root AND EXISTS (SELECT 1 FROM worker WHERE id = ?1 AND live)
+  RETURNING tree.root, tree.epoch, tree.want
+)
+SELECT run_id, epoch, want FROM claimed JOIN address ON number = root
+"""
+"""So many of them for a lease."""
+CLAIMED: Final = (
+    "SELECT run_id, epoch, want FROM tree JOIN address ON number = root "
+    "WHERE owner = ? AND epoch > 1"
+)
+"""A tree that is its opener's has the first epoch."""
