@@ -10,8 +10,11 @@ commit of an own lane carries: one that was submitted under an earlier epoch is 
 
 Who owns what is decided by what processes *offer* (``hub/store/placement.py``): trees that nobody
 owns are claimed by those that know the agent of their root and have room, in equal shares, and who
-has many more than others is asked to hand over some that rest.  Workers that define one agent in
-different ways are not at work together, unless the later one says so (``Sharing.declare``).
+has many more than others is asked to hand over some that rest.  A tree in which a run is
+terminated, or past its deadline, is for anybody, as to end needs no definition; who has it and does
+not know its agent is asked to hand it over as soon as there is somebody who does.  Workers that
+define one agent in different ways are not at work together, unless the later one says so
+(``Sharing.declare``).
 
 A store that is one process's has none of this (``sharing_of`` returns ``None``): everything is
 owned, and nothing comes from elsewhere.
@@ -77,8 +80,9 @@ class Sharing(Protocol):
         """Say which trees may be this process's: at most ``capacity`` whose root is one of these
         agents'.  ``None``: of any agent, and any number, as before the first call.
 
-        From the call on it opens no others for itself, and soon it claims no others.  Those that it
-        owns already stay.  It ends what ``drain`` has begun.
+        From the call on it opens no others for itself, and soon it claims no others, but for those
+        in which something is only to end.  Those that it owns already stay until another process
+        offers them.  It ends what ``drain`` has begun.
         """
         ...
 

@@ -52,9 +52,12 @@ class PostgresAddress:
         parsed = _parsed(text)
         if parsed is None:
             raise BadValue("store", EXPECTED)
+        _check_once(text)
         found, self.schema = parsed
         if re.fullmatch(r"[a-z_][a-z0-9_]{0,50}", self.schema) is None:
             raise BadValue("store", "a schema is called by a-z, 0-9 and _, 50 of them at most")
+        if self.schema.startswith("pg_"):
+            raise BadValue("store", "a schema is called by what does not begin with pg_")
         self._parameters = {**DEFAULTS, **{key: str(value) for key, value in found.items()}}
         if "," in self._parameters.get("host", ""):
             self._parameters.setdefault("target_session_attrs", "read-write")
@@ -118,6 +121,14 @@ def _parsed(text: str) -> tuple[dict[str, Any], str] | None:
     if not (is_url and are_ports) or _may_show_a_password(parts):
         return None
     return found, wanted[-1] if wanted else SCHEMA
+
+
+def _check_once(text: str) -> None:
+    """Raise ``BadValue`` where an option is given twice: which one counts nobody would know."""
+    keys = [key for key, _ in parse_qsl(urlsplit(text).query, keep_blank_values=True)]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise BadValue("store", f"expected {key}=… once in the address, not {keys.count(key)}×")
 
 
 def _may_show_a_password(parts: SplitResult) -> bool:

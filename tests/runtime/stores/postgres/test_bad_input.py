@@ -93,6 +93,25 @@ def test_what_is_no_address_is_refused_and_not_repeated(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("schema=a&schema=b", "expected schema=… once"),
+        ("schema=a&schema=a", "expected schema=… once"),
+        ("connect_timeout=2&schema=a&connect_timeout=", "expected connect_timeout=… once"),
+        ("password=x&password=y", "expected password=… once"),
+        ("schema=pg_x", "does not begin with pg_"), ("schema=pg_", "does not begin with pg_"),
+    ],
+)  # fmt: skip
+def test_an_option_given_twice_and_a_servers_own_schema_are_refused(query: str, words: str) -> None:
+    text = f"postgresql://u:{PASSWORD}@host/db?{query}"
+    for use in (lambda: open_store(text, Ports()), lambda: open_reader(text).__enter__()):
+        with pytest.raises(BadValue) as caught:
+            use()
+        assert words in str(caught.value)
+        assert "\n" not in str(caught.value) and PASSWORD not in str(caught.value)
+
+
+@pytest.mark.parametrize(
     "text", [f"postgresq://u:{PASSWORD}@h/d", f"mysql://u:{PASSWORD}@h/d", f"{PASSWORD}@h"]
 )
 def test_another_kind_of_address_is_not_repeated_either(text: str) -> None:
