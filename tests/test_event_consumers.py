@@ -230,7 +230,7 @@ CONSUMERS: Final = {
         AgentStatus AgentChild AgentRead AgentImmediate AgentFile AgentKey AgentRecord AgentHandoff
         AgentPark AgentClaim AgentInterrupted AgentFailed SessionStart SessionTurn SessionEnd
         SessionOpen SessionResult SessionReply SessionTimer SessionVariables SessionAbort
-        SessionCancel SessionClose SessionTerminate SessionReset SessionPrompt SessionPromptEnd
+        SessionCancel SessionClose SessionTerminate SessionReset
         SessionPush SessionPop
         SessionCompact SessionCompaction
         SessionLimits
@@ -250,7 +250,7 @@ CONSUMERS: Final = {
         "what a playing sends again",
         "own in",
         """
-        AgentThinking AgentText AgentStep AgentRetry AgentStatus AgentMessage AgentRead
+        AgentThinking AgentText AgentStep AgentRetry AgentStatus AgentRead
         AgentImmediate AgentFile AgentKey AgentRecord AgentHandoff AgentPark AgentRestore AgentClaim
         AgentInterrupted AgentFailed AgentComplete SessionStart SessionTurn SessionEnd SessionResult
         SessionTimer SessionCancel SessionPromptEnd SessionPush SessionPop SessionTaken

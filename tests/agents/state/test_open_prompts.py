@@ -28,13 +28,14 @@ def test_a_paused_run_waits_for_the_answer_to_its_call_until_it_expires() -> Non
     assert open_prompts_of(after) == ()
 
 
-def test_what_is_asked_of_a_run_is_asked_of_nobody_who_could_answer_here() -> None:
+def test_what_is_asked_of_a_run_or_a_service_is_asked_of_nobody_who_could_answer_here() -> None:
     run_id = "01234567-89ab-7cde-8f01-23456789abcd"
     asked = (
         e.SessionPrompt(prompt_id="r.1", question="Done?", to=run_id),
         e.SessionPrompt(prompt_id="r.2", question="Sure?", to="support"),
+        e.SessionPrompt(prompt_id="r.3", question="Really?", to="user"),
     )
-    assert [x.prompt_id for x in open_prompts_of(fold_all(EMPTY, asked))] == ["r.2"]
+    assert [x.prompt_id for x in open_prompts_of(fold_all(EMPTY, asked))] == ["r.3"]
 
 
 def test_code_waits_for_what_it_has_asked() -> None:
