@@ -6,7 +6,7 @@ a child's words or an agent's, is the root's own.
 """
 
 from collections.abc import Container, Iterable
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -34,14 +34,19 @@ _SAID: Final = {"": 8, "stop": 24, "back": 40}
 _STOP: Final = 16
 
 
+Items: TypeAlias = list[InLane] | tuple[()]
+"""What waits, in order.  Nothing costs no list of its own: most runs wait with three of these
+empty."""
+
+
 class Mailbox(Struct, eq=False):
     """The untaken items of one run, in order; each is noted once."""
 
-    control: tuple[InLane, ...] = ()
-    results: tuple[InLane, ...] = ()
-    kept: tuple[InLane, ...] = ()
+    control: "Items" = ()
+    results: "Items" = ()
+    kept: "Items" = ()
     """Results that are not to be taken yet."""
-    messages: tuple[InLane, ...] = ()
+    messages: "Items" = ()
     said: int = 0
     """What people have said of the messages, as bits of ``KINDS``."""
     seen: int = 0
@@ -54,19 +59,22 @@ class Mailbox(Struct, eq=False):
         self.seen = item.seq
         match kind_of(item):
             case "control":
-                self.control += (item,)
+                self.control = items = self.control or []
             case "result":
-                self.results += (item,)
+                self.results = items = self.results or []
             case _:
-                self.messages += (item,)
+                self.messages = items = self.messages or []
                 self.said |= _bits(item)
+        items.append(item)
 
     def keep(self, children: Container[str]) -> None:
         """Let the results of these children wait, and no others any more."""
         items = sorted((*self.kept, *self.results), key=_number)
-        kept = [x for x in items if isinstance(x, SessionResult) and x.child_run_id in children]
-        self.results = tuple([item for item in items if item not in kept])
-        self.kept = tuple(kept)
+        kept: list[InLane] = [
+            x for x in items if isinstance(x, SessionResult) and x.child_run_id in children
+        ]
+        self.results = [item for item in items if item not in kept] or ()
+        self.kept = kept or ()
 
     @property
     def lends(self) -> int:
@@ -76,10 +84,10 @@ class Mailbox(Struct, eq=False):
     def waiting(self, kind: Kind, lent: "Mailbox | None" = None) -> tuple[InLane, ...]:
         """What waits of a kind, the conversation's messages among it, by when they came."""
         if kind == "control":
-            return self.control
+            return tuple(self.control)
         if kind == "result":
-            return self.results
-        items = self.messages
+            return tuple(self.results)
+        items = tuple(self.messages)
         if lent is not None and kind != "stop":
             items = tuple(sorted((*items, *filter(_bits, lent.messages)), key=_came_at))
         if kind == "message":
@@ -98,19 +106,19 @@ class Mailbox(Struct, eq=False):
                 items, self.results = self.results, ()
             else:
                 items, self.messages = self.messages, ()
-            return items
-        items = self.waiting(kind, lent)
-        self.remove(items)
+            return tuple(items)
+        taken = self.waiting(kind, lent)
+        self.remove(taken)
         if lent is not None:
-            lent.remove(items)
-        return items
+            lent.remove(taken)
+        return taken
 
     def remove(self, items: Iterable[InLane]) -> None:
         """These items wait no longer, as far as they are here."""
         gone = {(item.run_id, item.seq) for item in items}
 
-        def left(waiting: tuple[InLane, ...]) -> tuple[InLane, ...]:
-            return tuple([item for item in waiting if (item.run_id, item.seq) not in gone])
+        def left(waiting: Items) -> Items:
+            return [item for item in waiting if (item.run_id, item.seq) not in gone] or ()
 
         self.control, self.results = left(self.control), left(self.results)
         self.messages = left(self.messages)

@@ -360,7 +360,7 @@ class Loader:
         """Restore a run that was at work, before anything in its inbox is looked at."""
         run_id = run.lane.run_id
         if causes:
-            most, control = self._shared.services.max_crashes, run.mail.control
+            most, control = self._shared.services.max_crashes, tuple(run.mail.control)
             run.restore(Restored(causes[-1], causes[:-1], most, control))
         elif failure := crash_limit_failure(self._unrecorded_failures(run_id, run.lane.seq)):
             run.fail_for_good(RunFailed(run_id, "failed", failure))
