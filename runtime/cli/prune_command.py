@@ -1,8 +1,6 @@
 """``hubbub prune``: trees that have ended leave a store."""
 
-import re
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,9 +9,9 @@ import msgspec
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.events.moments import shown_moment
 from hubbub.hub.ports import Ports
-from hubbub.hub.values import MAX_COUNT, MAX_SECONDS
 from hubbub.runtime.cli.printing import FAILED, Write, at_least, document, write_all
 from hubbub.runtime.stores.open import DEFAULT_STORE, open_reader
+from hubbub.runtime.stores.retention.amounts import bytes_of, seconds_of
 from hubbub.runtime.stores.retention.retention import EndedTree, Retention
 from hubbub.runtime.text import printable
 
@@ -24,11 +22,6 @@ __all__ = ["prune_command"]
 
 SHOWN: Final = 100
 """Trees, and problems, that are listed one by one."""
-
-_SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)(s|min|h|d|w)")
-_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)(|kB|MB|GB|TB)")
-_UNITS: Final = {"": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_SECONDS: Final = {"s": 1, "min": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
 
 
 def prune_command(write: Write, notice: Write) -> Callable[..., int]:
@@ -74,8 +67,10 @@ def prune_command(write: Write, notice: Write) -> Callable[..., int]:
         if ended is None and keep_last is None and max_bytes is None:
             raise OperatorError("what may go? give --ended 30d, --keep-last 100, --max-bytes 10GB")
         retention = Retention(
-            ended=_span(ended), keep_last=keep_last, max_bytes=_bytes(max_bytes)
-        )  # fmt: skip
+            ended=None if ended is None else seconds_of("--ended", ended),
+            keep_last=keep_last,
+            max_bytes=None if max_bytes is None else bytes_of("--max-bytes", max_bytes),
+        )
         if dry_run:
             made = _found(store, retention)
         else:
@@ -99,28 +94,6 @@ def _found(store: str, retention: Retention) -> "Pruned":
     return Pruned(
         trees=found.trees, kept=found.kept, problems=found.problems, contents=0, exports=()
     )
-
-
-def _span(text: str | None) -> timedelta | None:
-    if text is None:
-        return None
-    found = _SPAN.fullmatch(text)
-    seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
-    if not 0 < seconds < MAX_SECONDS:
-        raise OperatorError(
-            f"--ended {text}: expected how long, above 0 and below 10 years: 30d, 12h, 90min, 8w"
-        )
-    return timedelta(seconds=seconds)
-
-
-def _bytes(text: str | None) -> int | None:
-    if text is None:
-        return None
-    found = _SIZE.fullmatch(text)
-    size = int(float(found[1]) * _UNITS[found[2]]) if found else 0
-    if not 0 < size <= MAX_COUNT:
-        raise OperatorError(f"--max-bytes {text}: expected how much, above 0: 500MB, 10GB, 10000")
-    return size
 
 
 def _lines(made: "Pruned", is_dry: bool) -> Iterator[str]:

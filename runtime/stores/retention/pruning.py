@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct, structs
 
 from hubbub.agents.state.prompts import LASTING
-from hubbub.hub.errors import HubbubError, OperatorError
+from hubbub.hub.errors import BadValue, HubbubError, OperatorError
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.intake import RunIntake
 from hubbub.hub.store.reader import StoreReader
@@ -82,7 +82,7 @@ class Pruned(Struct, frozen=True, kw_only=True):
 def find_trees(store: StoreReader, retention: Retention, now: int) -> Found:
     """What a retention says of a store at a time (µs).  Changes nothing."""
     with store.one_moment():
-        sizes = _sizes(store) if retention.max_bytes is not None else {}
+        sizes = _sizes(store) if retention.most is not None else {}
         trees, problems = _ended_trees(store, sizes)
         going = trees_to_go(trees, retention, now, sum(sizes.values()))
         for last in store.event_rows(after=store.tip - 1):
@@ -145,9 +145,12 @@ def prune_store(
 
     No runtime may be at work on it.  With ``export`` each is written into that folder first, as
     ``hubbub export`` does, and is on the disk before anything goes.  A tree that cannot be exported
-    stays.  Raises ``BadValue`` for a text that names no store and ``OperatorError`` where there is
+    stays.  ``silent`` is for a runtime: here it changes nothing.  Raises ``BadValue`` for a text
+    that names no store, and for ``silent`` alone, and ``OperatorError`` where there is
     none, where it is in use, or where it cannot be written: what has gone by then is gone whole.
     """
+    if not retention.removes:
+        raise BadValue("retention", "only a runtime ends what is silent; give ended, or keep_last")
     with open_reader(store):  # Where there is none, nothing is made for it.
         pass
     if export is not None:

@@ -20,7 +20,8 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from hubbub.hub.errors import BadValue
-from hubbub.hub.values import MAX_SECONDS, check_counts, check_seconds
+from hubbub.hub.values import check_counts
+from hubbub.runtime.stores.retention.amounts import Size, Span, bytes_of, seconds_of
 
 __all__ = ["EndedTree", "Retention", "trees_to_go"]
 
@@ -43,37 +44,59 @@ class EndedTree(Struct, frozen=True, kw_only=True):
 
 
 class Retention(Struct, frozen=True, kw_only=True):
-    """What is kept of trees that have ended; trees that have not are always kept.
+    """What a store keeps of trees of runs: what has ended goes, as a whole.  For
+    ``Runtime(retention=…)`` and ``hubbub prune``.
 
-    ``ended`` is how long one is kept after its end (``timedelta``, or seconds), ``keep_last`` how
-    many are kept that ended last, however old and large they are.  With both, a tree goes when
-    neither keeps it.  ``max_bytes`` is what the events of the store may take: beyond it the oldest
-    go before their time.  Raises ``BadValue`` for a limit that is not positive, and where there is
-    none.
+    ``ended`` is how long a tree is kept after its end, ``keep_last`` how many are kept that ended
+    last, however old and large they are.  With both, a tree goes when neither keeps it.
+    ``max_bytes`` is what the events of the store may take: beyond it the oldest go before their
+    time.  ``silent`` is after how long a runtime ends a tree of which nothing was heard, and in
+    which nothing is to be done: it has ended from then on.
+
+    Times are a ``timedelta``, seconds, or a text (``"30d"``), sizes bytes or a text (``"10GB"``);
+    they read as seconds and bytes.  Raises ``BadValue`` for a limit that is not positive, and where
+    there is none.
     """
 
-    ended: timedelta | float | None = None
+    ended: Span | None = None
+    silent: Span | None = None
     keep_last: int | None = None
-    max_bytes: int | None = None
+    max_bytes: Size | None = None
 
     def __post_init__(self) -> None:
-        if self.ended is None and self.keep_last is None and self.max_bytes is None:
+        if not (self.removes or self.silent is not None):
             raise BadValue("retention", "it says nothing; give ended, keep_last or max_bytes")
-        if self.max_bytes is not None:
-            check_counts(1, max_bytes=self.max_bytes)
+        for what in ("ended", "silent"):
+            if (span := getattr(self, what)) is not None:
+                force_setattr(self, what, seconds_of(what, span))
         if self.keep_last is not None:
             check_counts(1, keep_last=self.keep_last)
-        if isinstance(self.ended, timedelta):
-            force_setattr(self, "ended", self.ended.total_seconds())
-        check_seconds("ended", self.ended)
-        if self.ended == 0:
-            raise BadValue("ended", f"expected seconds above 0, below {MAX_SECONDS:,.0f}")
+        if self.max_bytes is not None:
+            force_setattr(self, "max_bytes", bytes_of("max_bytes", self.max_bytes))
 
     @property
-    def seconds(self) -> float:
-        """How long a tree is kept after its end."""
-        assert not isinstance(self.ended, timedelta)
-        return self.ended or 0.0
+    def removes(self) -> bool:
+        """Whether anything goes by it; else it only ends what is silent."""
+        return (self.ended, self.keep_last, self.max_bytes) != (None, None, None)
+
+    @property
+    def most(self) -> int | None:
+        """``max_bytes``, as a number."""
+        assert not isinstance(self.max_bytes, str)
+        return self.max_bytes
+
+    def old_since(self, now: int) -> int | None:
+        """What ended by then (µs) is old; ``None`` where nothing is by its age."""
+        return None if self.ended is None else now - _micros(self.ended)
+
+    def silent_since(self, now: int) -> int | None:
+        """What nothing was heard of after then (µs) is silent; ``None`` where nothing is."""
+        return None if self.silent is None else now - _micros(self.silent)
+
+
+def _micros(span: Span) -> int:
+    assert not isinstance(span, timedelta | str), "a retention has them as seconds"
+    return int(span * SECOND)
 
 
 def trees_to_go(
@@ -81,21 +104,18 @@ def trees_to_go(
 ) -> list[EndedTree]:
     """The trees that go at a time (µs), oldest first; ``size`` is how many bytes the events of the
     whole store take, where ``max_bytes`` is given."""
+    if not retention.removes:
+        return []
     oldest = sorted(trees, key=lambda tree: (tree.ended_at, tree.root_run_id))
     candidates = oldest[: max(0, len(oldest) - (retention.keep_last or 0))]
-    last = _last_end(retention, now)
+    last = retention.old_since(now)
     count = sum(tree.ended_at <= last for tree in candidates) if last is not None else 0
-    if last is None and retention.max_bytes is None:
+    if last is None and retention.most is None:
         count = len(candidates)
     size -= sum(tree.size for tree in candidates[:count])
     for tree in candidates[count:]:
-        if retention.max_bytes is None or size <= retention.max_bytes:
+        if retention.most is None or size <= retention.most:
             break
         size -= tree.size
         count += 1
     return candidates[:count]
-
-
-def _last_end(retention: Retention, now: int) -> int | None:
-    """What ended by then is old; ``None`` where nothing is by its age."""
-    return None if retention.ended is None else now - int(retention.seconds * SECOND)

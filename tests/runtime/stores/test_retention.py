@@ -75,7 +75,15 @@ def test_beyond_a_size_the_oldest_go_until_the_rest_fits_and_no_more_than_these(
 
 def test_a_time_is_a_span_or_seconds() -> None:
     assert Retention(ended=timedelta(days=2)) == Retention(ended=172_800.0)
-    assert Retention(ended=60) == Retention(ended=timedelta(minutes=1))
+    assert Retention(ended=60) == Retention(ended=timedelta(minutes=1)) == Retention(ended="1min")
+    assert Retention(silent="30d") == Retention(silent=30 * 86_400)
+    assert Retention(max_bytes="1.5GB") == Retention(max_bytes=1_500_000_000)
+
+
+def test_what_only_ends_what_is_silent_lets_nothing_go() -> None:
+    retention = Retention(silent="1d")
+    assert not retention.removes and Retention(silent=1, keep_last=1).removes
+    assert trees_to_go([tree(1, 1)], retention, 10**15) == []
 
 
 @pytest.mark.parametrize(
@@ -89,7 +97,15 @@ def test_a_time_is_a_span_or_seconds() -> None:
         ({"ended": float("nan")}, "ended: expected seconds from 0"),
         ({"ended": float("inf")}, "ended: expected seconds from 0"),
         ({"ended": timedelta(days=100_000)}, "ended: expected seconds from 0"),
-        ({"ended": "30d"}, "ended: expected a number of seconds"),
+        ({"ended": "month"}, "ended month: expected how long, above 0 and below 10 years: 30d"),
+        ({"ended": "0d"}, "ended 0d: expected how long"),
+        ({"ended": "-1d"}, "ended -1d: expected how long"),
+        ({"ended": "9999999999999999999999w"}, "expected how long"),
+        ({"silent": 0}, "silent: expected seconds above 0"),
+        ({"silent": "a" * 5_000}, "expected how long"),
+        ({"max_bytes": "0GB"}, "max_bytes 0GB: expected how much, above 0: 500MB"),
+        ({"max_bytes": "9999999999TB"}, "expected how much, above 0"),
+        ({"ended": None, "silent": None}, "it says nothing"),
         ({"ended": True}, "ended: expected a number of seconds"),
         ({"max_bytes": 0}, "max_bytes: expected a whole number of at least 1"),
         ({"max_bytes": 1e9}, "max_bytes: expected a whole number of at least 1"),
