@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec import StructMeta
 
-__all__ = ["did_you_mean", "kind_of", "nearest", "shown", "told_fields", "unmade"]
+__all__ = ["ToldAttributes", "did_you_mean", "kind_of", "nearest", "shown", "told_fields", "unmade"]
 
 MAX_NAME: Final = 200
 """Longer texts are compared with nothing: that would take long, and they are no names."""
@@ -80,6 +80,33 @@ def _field_problem(cls: Any, said: str, given: Mapping[str, object]) -> str:
             f"{name}: give its fields by name: {', '.join(f'{each}=…' for each in fields[:3])}, …"
         )
     return ""
+
+
+class ToldAttributes:
+    """A class whose instances say, of an attribute that they lack, where it is to be found.
+
+    Type checkers see what there is, and nothing of this.  It costs nothing but where one is
+    missing."""
+
+    __slots__ = ()
+
+    _elsewhere: ClassVar[Mapping[str, str]] = {}
+    """What stands in the place of an attribute that people look for here."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            kind = type(self)
+            if found := kind._elsewhere.get(name):
+                meant = f"; write {found}"
+            else:
+                meant = "" if name.startswith("_") else did_you_mean(name, _public(kind))
+            problem = f"{kind.__name__!r} object has no attribute {name!r}{meant}"
+            raise AttributeError(problem, name=name, obj=self)
+
+
+def _public(kind: type) -> Iterable[str]:
+    return (each for each in dir(kind) if not each.startswith("_"))
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -72,7 +72,8 @@ def test_a_name_is_a_runtime_an_agent_or_a_list_and_without_one_all_of_the_modul
         ("my_agents:number", "a int is not an agent; write my_agents:ann or my_agents:bob"),
         ("my_agents:nothing", "my_agents has no agents and no Runtime; define one"),
         ("my_agents:nobody", "my_agents has no 'nobody'; write my_agents:ann or my_agents:bob"),
-        ("my_agents.py", "expected a module, not a file; write my_agents:NAME"),
+        ("my_agents.py", "expected a module, not a file; write my_agents"),
+        ("./my_agents.py:ann", "expected a module, not a file; write my_agents:ann"),
         ("my_nowhere", "there is no module 'my_nowhere'"),
     ],
 )

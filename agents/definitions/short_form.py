@@ -160,4 +160,5 @@ def _chosen(options: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]
 def _unknown(options: Iterable[str]) -> Iterable[str]:
     for each in options:
         if each not in _OPTIONS:
-            yield f"{each}: Agent has no such option{did_you_mean(each, _OPTIONS)}"
+            known = ("name", "prompt", "model", "tools", "output", *_OPTIONS)
+            yield f"{each}: Agent has no such option{did_you_mean(each, known)}"

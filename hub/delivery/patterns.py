@@ -7,10 +7,11 @@
 
 ``*`` stands alone or after a ``:`` at the end; anything else is refused.  Of ``agent:``,
 ``session:``, ``hub:`` and ``schedule:`` all types are known: what is nearly one of them, and none,
-is refused, too.
+is refused, too, and so is one of them with other signs between its words.
 """
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Final, TypeAlias
 
 from hubbub.hub.errors import BadPattern
@@ -46,6 +47,8 @@ class Patterns:
             if not isinstance(part, str) or not _is_valid(part):
                 raise BadPattern(part)
             check_label("pattern", part)
+            if (meant := _misspelt(part)) is not None:
+                raise BadPattern(part, meant)
         self.unmatched = tuple(part for part in parts if _is_unheard_of(part))
         """Those that no event of the library has, although it would be the library's."""
         for part in self.unmatched:
@@ -70,6 +73,23 @@ def _is_valid(part: str) -> bool:
         return True
     stem = part[:-1] if part.endswith(":*") else part
     return bool(stem.strip(":")) and "*" not in stem and part.split() == [part]
+
+
+def _misspelt(part: str) -> str | None:
+    """The known type that this is with other signs, or none, between its words: ``agent.text``,
+    ``agent_text``, ``AgentText``."""
+    if part in KNOWN_TYPES or part.partition(":")[0] in _OWN:
+        return None
+    return _known_words().get(_words(part))
+
+
+@cache
+def _known_words() -> dict[str, str]:
+    return {_words(each): each for each in KNOWN_TYPES}
+
+
+def _words(part: str) -> str:
+    return "".join(each for each in part.lower() if each.isalnum())
 
 
 def _is_unheard_of(part: str) -> bool:

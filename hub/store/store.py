@@ -73,5 +73,21 @@ class KeepsSnapshots(Protocol):
 
 
 def snapshots_of(store: object) -> KeepsSnapshots | None:
-    """What keeps a store's snapshots; ``None`` for a store that keeps none."""
-    return store if hasattr(store, "keep_snapshot") else None  # type: ignore[return-value]
+    """What keeps a store's snapshots; ``None`` for a store that keeps none.
+
+    Nor does one keep any whose ``load`` was written over without ``load_kept``, as by a class that
+    wraps another store, or is derived from one: what it makes of ``load`` holds for every read.
+    """
+    own = getattr(store, "__dict__", ())
+    is_bypassed = ("load" in own and "load_kept" not in own) or _bypasses_load(type(store))
+    return store if hasattr(store, "keep_snapshot") and not is_bypassed else None  # type: ignore[return-value]
+
+
+def _bypasses_load(kind: type) -> bool:
+    """Whether the ``load_kept`` of a store knows nothing of its ``load``: a nearer class has it."""
+    for each in kind.__mro__:
+        if "load_kept" in vars(each):
+            return False
+        if "load" in vars(each):
+            return True
+    return False

@@ -62,17 +62,11 @@ def prune_command(write: Write, notice: Write) -> Callable[..., int]:
         """
         from hubbub.runtime.stores.retention.pruning import prune_store
 
-        if keep_last is not None:
-            at_least(1, "--keep-last", keep_last)
-        if ended is None and keep_last is None and max_bytes is None:
-            raise OperatorError("what may go? give --ended 30d, --keep-last 100, --max-bytes 10GB")
-        retention = Retention(
-            ended=None if ended is None else seconds_of("--ended", ended),
-            keep_last=keep_last,
-            max_bytes=None if max_bytes is None else bytes_of("--max-bytes", max_bytes),
-        )
+        if dry_run and export is not None:
+            raise OperatorError("--dry-run writes nothing; leave --export out, or --dry-run")
+        retention = _retention(ended, keep_last, max_bytes)
         if dry_run:
-            made = _found(store, retention)
+            made = _found(store, retention, notice)
         else:
             made = prune_store(store, retention, export=export, ports=Ports(), tell=notice)
         if json:
@@ -85,12 +79,25 @@ def prune_command(write: Write, notice: Write) -> Callable[..., int]:
     return prune
 
 
-def _found(store: str, retention: Retention) -> "Pruned":
+def _retention(ended: str | None, keep_last: int | None, max_bytes: str | None) -> Retention:
+    """What may go, as it was typed; raises ``OperatorError``."""
+    if keep_last is not None:
+        at_least(1, "--keep-last", keep_last)
+    if ended is None and keep_last is None and max_bytes is None:
+        raise OperatorError("what may go? give --ended 30d, --keep-last 100, --max-bytes 10GB")
+    return Retention(
+        ended=None if ended is None else seconds_of("--ended", ended),
+        keep_last=keep_last,
+        max_bytes=None if max_bytes is None else bytes_of("--max-bytes", max_bytes),
+    )
+
+
+def _found(store: str, retention: Retention, tell: Write) -> "Pruned":
     """What would go."""
     from hubbub.runtime.stores.retention.pruning import Pruned, find_trees
 
     with open_reader(store) as reader:
-        found = find_trees(reader, retention, Ports().clock.now())
+        found = find_trees(reader, retention, Ports().clock.now(), tell)
     return Pruned(
         trees=found.trees, kept=found.kept, problems=found.problems, contents=0, exports=()
     )

@@ -1,13 +1,14 @@
 """``Run``: a handle on a run, for the code that started it."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Final, Generic, Self, TypeVar, overload
 
 from hubbub.agents.definitions.output import Output_co
 from hubbub.hub.delivery.patterns import Pattern
 from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.events import AgentComplete, Event
 from hubbub.hub.message import Sayable
+from hubbub.hub.near_misses import ToldAttributes
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.store.journal import RunInfo
 from hubbub.runtime.kernel.outcome import RunOutcome
@@ -16,11 +17,26 @@ from hubbub.runtime.kernel.outcomes import Outcomes
 __all__ = ["Run"]
 
 
+_ELSEWHERE: Final = dict.fromkeys(
+    ("output", "text", "answer", "response"), "(await run.result()).output"
+) | {
+    "id": "run.run_id",
+    "outcome": "await run.result()",
+    "success": "(await run.result()).success",
+    "usage": "(await run.result()).usage",
+    "wait": "await run.result()",
+    "status": "(await rt.state_at(run.run_id)).status",
+    "cancel": "run.interrupt(), or run.terminate()",
+    "stop": "run.interrupt(), run.close() or run.terminate()",
+    "stream": "run.events(…)",
+    "subscribe": "run.events(…)",
+}
+
 E = TypeVar("E", bound=Event)
 E2 = TypeVar("E2", bound=Event)
 
 
-class Run(Generic[Output_co]):
+class Run(ToldAttributes, Generic[Output_co]):
     """A run, by its id; of ``Run[T]`` the outcomes' output is a ``T``.  Any number of handles on
     one run may exist; none keeps it alive.
 
@@ -39,6 +55,8 @@ class Run(Generic[Output_co]):
         "on_read",
         "run_id",
     )
+
+    _elsewhere = _ELSEWHERE
 
     def __init__(
         self, outcomes: Outcomes, run_id: str, agent: str, cursor: str = "", *, is_root: bool = True

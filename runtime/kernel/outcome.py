@@ -1,6 +1,6 @@
 """``RunOutcome``: how a session or a run ended."""
 
-from typing import Any, Generic
+from typing import Any, Final, Generic
 
 from msgspec import Struct
 
@@ -9,12 +9,22 @@ from hubbub.agents.state.spending import NOTHING_SPENT, Spent
 from hubbub.agents.state.thread import Outcome
 from hubbub.hub.errors import RunFailed
 from hubbub.hub.events import Ending, OutcomeName, Usage
+from hubbub.hub.near_misses import ToldAttributes
 from hubbub.hub.values import Json, decode_value
 
 __all__ = ["RunOutcome", "outcome_of"]
 
 
-class RunOutcome(Struct, Generic[Output_co], frozen=True, kw_only=True):
+_ELSEWHERE: Final = dict.fromkeys(("text", "answer", "content", "response"), "outcome.output") | {
+    "result": "outcome.output, or outcome.value(), which raises where there is none",
+    "error": "outcome.reason",
+    "status": "outcome.outcome",
+    "cost": "outcome.tree.cost",
+    "ok": "outcome.success",
+}
+
+
+class RunOutcome(Struct, ToldAttributes, Generic[Output_co], frozen=True, kw_only=True):
     """How a session, or a run, ended.
 
     ``output`` is the last text of a model run, or the value that its ``output=`` asks for; what the
@@ -24,6 +34,8 @@ class RunOutcome(Struct, Generic[Output_co], frozen=True, kw_only=True):
     ``usage`` is the session's, or the run's own; ``tree`` is what the run and all below it had used
     when this was asked, with the ``cost``.
     """
+
+    _elsewhere = _ELSEWHERE
 
     run_id: str
     session: int

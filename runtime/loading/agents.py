@@ -47,7 +47,7 @@ class LoadedAgents(Struct, frozen=True):
 
 def load_agents(spec: str) -> LoadedAgents:
     """Import what ``spec`` names.  Raises ``CannotLoad`` with the remedy, whatever is wrong."""
-    name, attribute, found, meant = _found(spec, example="AGENT")
+    name, attribute, found, meant = _found(spec, example="AGENT", is_needed=True)
     if not attribute:
         meant = _only_agent(spec, name, found)
     return _loaded(spec, name, found, meant)
@@ -58,7 +58,7 @@ def load_named(spec: str, kind: type[T]) -> "T | LoadedAgents":
 
     Without a name the module's only ``kind`` counts, and before its agents.  Raises ``CannotLoad``.
     """
-    name, attribute, found, meant = _found(spec, example="NAME")
+    name, attribute, found, meant = _found(spec, example="NAME", is_needed=False)
     if not attribute:
         candidates = _of_kind(kind, found.values())
         if len(candidates) > 1:
@@ -72,12 +72,12 @@ def load_named(spec: str, kind: type[T]) -> "T | LoadedAgents":
     return _loaded(spec, name, found, meant)
 
 
-def _found(spec: str, example: str) -> tuple[str, str, dict[str, Any], Any]:
+def _found(spec: str, example: str, *, is_needed: bool) -> tuple[str, str, dict[str, Any], Any]:
     """The module's name, the attribute's, all that the module has, and the attribute if named."""
     name, colon, attribute = spec.partition(":")
     if name.endswith(".py") or "/" in name:
         stem = name.removeprefix("./").removesuffix(".py").replace("/", ".").strip(".")
-        written = f"{stem}:{attribute or example}"
+        written = f"{stem}:{attribute or example}" if attribute or is_needed else stem
         raise CannotLoad(spec, f"expected a module, not a file; write {written}")
     if not name or (colon and not attribute):
         raise CannotLoad(spec, f"write MODULE:{example}, for example my_agents:assistant")

@@ -197,15 +197,9 @@ class _Over:
     def _stamped(self, event: _E, lane: str, seq: int) -> _E:
         opened = self._opened
         return replace(
-            event,
-            at=self._given.at,
-            run_id=self._run_id,
-            root_run_id=opened.root_run_id,
-            parent_run_id=opened.parent_run_id,
-            agent=self._agent,
-            lane=lane,
-            seq=seq,
-        )
+            event, at=self._given.at, run_id=self._run_id, root_run_id=opened.root_run_id,
+            parent_run_id=opened.parent_run_id, agent=self._agent, lane=lane, seq=seq,
+        )  # fmt: skip
 
     def found(self) -> FoundRun:
         """Its row; after ``events``."""

@@ -43,6 +43,9 @@ BATCH: Final = 200
 STEP: Final = 200_000
 """Events after which progress is reported."""
 
+LOOKED_AT: Final = 20_000
+"""Trees after which it is, as it is decided about them."""
+
 REMEDY: Final = "name a folder for the exports: --export FOLDER"
 
 FIRST: Final = -(1 << 62)
@@ -79,11 +82,14 @@ class Pruned(Struct, frozen=True, kw_only=True):
     """Of trees that stay although they should go: what is wrong, and the remedy."""
 
 
-def find_trees(store: StoreReader, retention: Retention, now: int) -> Found:
+def find_trees(
+    store: StoreReader, retention: Retention, now: int, tell: Tell | None = None
+) -> Found:
     """What a retention says of a store at a time (µs).  Changes nothing."""
+    tell = tell or _nobody
     with store.one_moment():
-        sizes = _sizes(store) if retention.most is not None else {}
-        trees, problems = _ended_trees(store, sizes)
+        sizes = _sizes(store, tell) if retention.most is not None else {}
+        trees, problems = _ended_trees(store, sizes, tell)
         going = trees_to_go(trees, retention, now, sum(sizes.values()))
         for last in store.event_rows(after=store.tip - 1):
             if last.lane != "hub":
@@ -91,16 +97,24 @@ def find_trees(store: StoreReader, retention: Retention, now: int) -> Found:
     return Found(trees=going, kept=len(trees) + len(problems) - len(going), problems=problems)
 
 
-def _sizes(store: StoreReader) -> Mapping[str, int]:
+def _nobody(_: str) -> None:
+    """Nobody is told of progress."""
+
+
+def _sizes(store: StoreReader, tell: Tell) -> Mapping[str, int]:
     """How many bytes the events of each run take, and, by no id, those of the hub's own lane."""
     sizes = {"": 0}
-    for row in store.event_rows(after=FIRST):
+    for count, row in enumerate(store.event_rows(after=FIRST), 1):
+        if count % STEP == 0:
+            tell(f"{count:,} events measured")
         run_id = row.run_id if row.lane != "hub" else ""
         sizes[run_id] = sizes.get(run_id, 0) + len(row.body)
     return sizes
 
 
-def _ended_trees(store: StoreReader, sizes: Mapping[str, int]) -> tuple[list[EndedTree], list[str]]:
+def _ended_trees(
+    store: StoreReader, sizes: Mapping[str, int], tell: Tell
+) -> tuple[list[EndedTree], list[str]]:
     """The trees in which every run has ended, and what is wrong with others of them."""
     live: set[str] = set()
     ended: dict[str, list[_Ended]] = {}
@@ -113,7 +127,9 @@ def _ended_trees(store: StoreReader, sizes: Mapping[str, int]) -> tuple[list[End
             ended.setdefault(row.root_run_id, []).append(run)
     trees: list[EndedTree] = []
     problems: list[str] = []
-    for root, runs in ended.items():
+    for count, (root, runs) in enumerate(ended.items(), 1):
+        if count % LOOKED_AT == 0:
+            tell(f"{count:,} of {len(ended):,} trees that have ended looked at")
         try:
             tree = _ended_tree(store, root, runs)
             size = sum(sizes.get(run_id, 0) for run_id in tree.run_ids)
@@ -155,9 +171,10 @@ def prune_store(
         pass
     if export is not None:
         _make_folder(export, store)
+    tell = tell or _nobody
     with open_intake(store, ports.ids, "hubbub prune") as intake:
-        found = find_trees(intake.reader, retention, ports.clock.now())
-        pruning = _Pruning(store, intake, export, tell or (lambda _: None))
+        found = find_trees(intake.reader, retention, ports.clock.now(), tell)
+        pruning = _Pruning(store, intake, export, tell)
         pruning.prune(found.trees)
         return Pruned(
             trees=pruning.gone, contents=pruning.contents, exports=pruning.exports,

@@ -419,6 +419,17 @@ def test_the_command_shows_first_then_removes(store: str, runs: Aged, command: C
     assert (told["trees"], told["kept"], told["dry_run"]) == ([], 1, False)
 
 
+def test_it_is_said_how_far_the_deciding_is(
+    store: str, runs: Aged, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pruning, "LOOKED_AT", 2)
+    monkeypatch.setattr(pruning, "STEP", 10)
+    arguments = ("prune", "--ended", "1s", "--max-bytes", "1GB", "--dry-run", "--store", store)
+    code, _, err = command(*arguments)
+    assert code == 0 and "10 events measured" in err
+    assert "2 of 4 trees that have ended looked at" in err
+
+
 WRONG: list[tuple[tuple[str, ...], str]] = [
     ((), "what may go? give --ended 30d, --keep-last 100, --max-bytes 10GB"),
     (("--max-bytes", "0"), "--max-bytes 0: expected how much, above 0: 500MB, 10GB, 10000"),
@@ -426,6 +437,7 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     (("--ended", "0d"), "--ended 0d: expected how long, above 0 and below 10 years: 30d, 12h"),
     (("--ended", "month"), "--ended month: expected how long"),
     (("--ended", "99999w"), "--ended 99999w: expected how long"),
+    (("--ended", "1d", "--dry-run", "--export", "out"), "--dry-run writes nothing; leave --export"),
     (("--keep-last", "0"), "--keep-last 0: expected a number of at least 1"),
     (("--keep-last", "-3"), "--keep-last -3: expected a number of at least 1"),
     (("--ended", "1d", "--export", "store/x"), "belongs to the store"),

@@ -111,6 +111,39 @@ async def test_nobody_reads_the_whole_of_a_long_conversation_for_one_more_messag
     assert all(after >= RECORDS for _, after in read)
 
 
+async def test_what_a_store_makes_of_load_holds_for_runs_that_have_a_snapshot(
+    ports: Ports,
+) -> None:
+    class Derived(MemoryJournal):
+        async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:
+            loads.append(run_id)
+            return await super().load(run_id, after=after)
+
+    class Wrapped:
+        def __init__(self, inner: Store) -> None:
+            self._inner = inner
+
+        async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:
+            loads.append(run_id)
+            return await self._inner.load(run_id, after=after)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._inner, name)
+
+    loads: list[str] = []
+    memory = MemoryJournal(ids=ports.ids)
+    for store in (Derived(ids=ports.ids), Wrapped(memory)):
+        talk = Talk(ports)
+        await talk.go_on(store, RECORDS)  # type: ignore[arg-type]
+        loads.clear()
+        await talk.go_on(store, 2)  # type: ignore[arg-type]
+        assert talk.run_id in loads and snapshots_of(store) is None
+    patched = MemoryJournal(ids=ports.ids)
+    assert snapshots_of(patched) is patched
+    patched.load = None  # type: ignore[assignment,method-assign]
+    assert snapshots_of(patched) is None
+
+
 async def test_a_run_shorter_than_that_has_no_snapshot(ports: Ports, tmp_path: Path) -> None:
     talk = Talk(ports)
     lane = await talk.go_on(sqlite_store(tmp_path, ports=ports), 10)
