@@ -5,6 +5,7 @@ another run.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hubbub.agents.definitions.agent import AgentDefinition
@@ -27,6 +28,7 @@ from hubbub.runtime.finding.finder import Finder
 from hubbub.runtime.kernel.handle import Run
 from hubbub.runtime.kernel.outcome import RunOutcome
 from hubbub.runtime.kernel.outcomes import Outcomes
+from hubbub.runtime.kernel.rewritten import check_rewritten
 from hubbub.runtime.kernel.services import Services, definition_of
 from hubbub.runtime.spending.accounts import TreeAccounts
 
@@ -101,6 +103,8 @@ class RunAccess:
         *,
         message: Sayable | None = None,
         agent: str | AgentDefinition | None = None,
+        model: str = "",
+        prompt: str = "",
         env: Mapping[str, str] | None = None,
         session_key: str = "",
         new_run_id: str = "",
@@ -110,7 +114,8 @@ class RunAccess:
 
         Without ``seq`` it goes on from the last record, of a run that has ended from the last one
         before its end.  ``message`` is the first thing that it is told; ``agent`` goes on instead,
-        with its own prompt, models and tools.  Calls that were under way are lost calls, as after a
+        with its own prompt, models and tools.  ``model``, by name, and ``prompt``, a text, are on
+        record in the place of its agent's.  Calls that were under way are lost calls, as after a
         crash; what people were asked has ended.  Values of variables are those that the old runs
         have now, and ``env``.  See docs/time-travel.md.
 
@@ -124,9 +129,11 @@ class RunAccess:
         check_env(env)
         wanted = ForkWanted(
             run_id=run_id, seq=seq, message=message, agent=self._model_agent(agent),
-            env=dict(env or {}), session_key=session_key, new_run_id=new_run_id,
+            model=model, prompt=prompt, env=dict(env or {}), session_key=session_key,
+            new_run_id=new_run_id,
         )  # fmt: skip
-        made = await fork_run(self.hub, wanted)
+        check = partial(check_rewritten, self.services, model, prompt)
+        made = await fork_run(self.hub, wanted, check if model or prompt else None)
         return await self.handle(made.run_id)
 
     def _model_agent(self, agent: str | AgentDefinition | None) -> str:

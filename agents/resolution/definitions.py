@@ -26,6 +26,7 @@ from hubbub.agents.mcp_server import McpServer
 from hubbub.agents.resolution.given_tools import made_of, refusal_of_seed, with_given
 from hubbub.agents.resolution.listed_tools import with_listed
 from hubbub.agents.resolution.reached import with_reached
+from hubbub.agents.resolution.rewritten_side import with_rewritten
 from hubbub.agents.resolution.side_reader import Known, SideReader
 from hubbub.agents.resolution.sides import FRAME, ActiveSide
 from hubbub.agents.resolution.skill_agents import (
@@ -34,6 +35,7 @@ from hubbub.agents.resolution.skill_agents import (
     frame_of,
     tools_of_prompts,
 )
+from hubbub.agents.rewritten import Rewritten
 from hubbub.hub.errors import DefinitionError, UnknownAgent
 from hubbub.hub.events import GivenTool
 from hubbub.hub.near_misses import kind_of
@@ -200,18 +202,26 @@ class Definitions:
     def hooks(self) -> Mapping[str, Hook]:
         return self._hooks
 
-    # ── tools of one run ──────────────────────────────────────────────────────────────
+    # ── what one run has ──────────────────────────────────────────────────────────────
 
-    def with_tools(self, tools: tuple[GivenTool, ...]) -> "Definitions":
-        """The same, for a run that was opened with these tools: they are its sides', too."""
-        if not tools:
+    def of_run(self, tools: tuple[GivenTool, ...], rewritten: Rewritten | None) -> "Definitions":
+        """The same, as one run has them: the tools that it was opened with are its sides', too,
+        and what is other in a fork is so of its agent."""
+        if not tools and rewritten is None:
             return self
-        seen, given = copy(self), made_of(tools)
-        seen._sides = {
-            place: side if side.two_sided else with_given(side, given)
-            for place, side in self._sides.items()
-        }
-        seen.sides = seen._sides
+        seen, sides = copy(self), self._sides
+        if tools:
+            given = made_of(tools)
+            sides = {
+                place: side if side.two_sided else with_given(side, given)
+                for place, side in sides.items()
+            }
+        if rewritten is not None:
+            place = (rewritten.agent, "side_a")
+            side = sides.get(place)
+            if side is not None and not side.two_sided:
+                sides = {**sides, place: with_rewritten(side, rewritten)}
+        seen._sides = seen.sides = sides
         return seen
 
     def with_listed(self, listed: Mapping[str, Sequence[Tool[..., Any]]]) -> "Definitions":

@@ -12,6 +12,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from hubbub.agents.model import UserMessage
+from hubbub.agents.rewritten import Rewritten
 from hubbub.agents.state.area import (
     parts_of_files,
     with_file,
@@ -97,8 +98,21 @@ def _handoff(thread: Thread, event: e.AgentHandoff) -> Thread:
     models = thread.models
     if models is not FIRST:
         models = given_up(models, thread.side)
-    family = replace(thread.family, activated=())
-    return replace(thread, agent=event.to, family=family, models=models)
+    is_rewritten = event.model != "" or event.prompt != ""
+    family = thread.family
+    if not (is_rewritten and event.to == thread.agent):  # Else all that it begins with is begun.
+        family = replace(family, activated=())
+    thread = replace(thread, agent=event.to, family=family, models=models)
+    return _rewritten(thread, event) if is_rewritten else thread
+
+
+def _rewritten(thread: Thread, event: e.AgentHandoff | e.SessionOpen) -> Thread:
+    """With another model or prompt, beside what was other before."""
+    old = thread.rewritten
+    if old is None or old.agent != thread.agent:
+        old = Rewritten(thread.agent)
+    model, prompt = event.model or old.model, event.prompt or old.prompt
+    return replace(thread, rewritten=Rewritten(thread.agent, model, prompt))
 
 
 def _complete(thread: Thread, event: e.AgentComplete) -> Thread:
@@ -232,6 +246,8 @@ def _take_open(thread: Thread, item: e.SessionOpen) -> Thread:
             transcript=(*thread.transcript, *before_it_began(item.history)),
             has_parts=thread.has_parts or any(each.parts for each in item.history),
         )
+    if item.model or item.prompt:
+        thread = _rewritten(thread, item)
     notes: tuple[str, ...] = ()
     message = item.message
     attached, parts = ((), ()) if message is None else (message.attachments, message.parts)

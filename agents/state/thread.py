@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 from msgspec import Struct
 
 from hubbub.agents.model import AnsweredCall, AssistantMessage, ModelMessage, Thinking, Usage
+from hubbub.agents.rewritten import Rewritten
 from hubbub.agents.state.area import NO_AREA, Area
 from hubbub.agents.state.compactions import NO_COMPACTIONS, Compactions
 from hubbub.agents.state.family import NO_FAMILY, Family
@@ -251,6 +252,8 @@ class Thread(Struct, frozen=True, gc=False, omit_defaults=True):
     area: Area = NO_AREA
     tools: tuple[GivenTool, ...] = ()
     """Those that it was opened with."""
+    rewritten: Rewritten | None = None
+    """Of a fork: what is other than its agent's definition says."""
     prompts: tuple[OpenPrompt, ...] = ()
     """What its calls, tools and hooks have asked and nobody has answered yet."""
     has_parts: bool = False

@@ -255,9 +255,15 @@ class AgentRecord(Event, tag="agent:record", home="own"):
 
 
 class AgentHandoff(Event, tag="agent:handoff", home="own"):
-    """The run continues as another agent."""
+    """The run continues as another agent.
+
+    In a fork also as the same one: with another ``model``, and another ``prompt`` (the text of
+    its instructions), where these are given.
+    """
 
     to: str = ""
+    model: str = ""
+    prompt: str = ""
 
 
 class AgentPark(Event, tag="agent:park", home="own"):

@@ -40,8 +40,9 @@ _SAID: Final = frozenset(("content", "message", "reason"))
 _KEYS: Final = frozenset(("key", "name", "open_agent", "session_key", "source"))
 """Fields by which a store finds something."""
 
-_OF_THE_RUNTIME: Final = ("receives", "reports", "depth", "frame")
-"""What an opening says of the place of its run in a tree, which is the runtime's to give."""
+_OF_THE_RUNTIME: Final = ("receives", "reports", "depth", "frame", "model", "prompt")
+"""What an opening says of the place of its run in a tree, and of what a fork has in the place of
+its agent's: they are the runtime's to give."""
 
 _DEFAULTS: Final = {field.name: field.default for field in structs.fields(SessionOpen)}
 
@@ -71,7 +72,7 @@ def _check(where: str, item: Event) -> None:
     if isinstance(item, SessionOpen):
         for name in _OF_THE_RUNTIME:
             if getattr(item, name) != _DEFAULTS[name]:
-                raise BadValue(f"{where}.{name}", "the runtime says so of its children; leave it")
+                raise BadValue(f"{where}.{name}", "the runtime alone says so; leave it")
         if item.message is not None:
             if item.message.files:
                 raise BadValue(f"{where}.message.files", "give them as files of the opening")

@@ -153,6 +153,10 @@ class SessionOpen(Event, tag="session:open", home="in"):
     """External tools that this run has beside its agent's."""
     limits: Limits | None = None
     """What the run and all below it may use; of a root."""
+    model: str = ""
+    """Of a fork: the model that it asks instead of its agent's."""
+    prompt: str = ""
+    """Of a fork: the text of its instructions, instead of its agent's."""
 
     @property
     def input(self) -> Any:

@@ -26,6 +26,8 @@ def fork_command(screen: CommandScreen) -> Callable[..., int]:
         *,
         message: str | None = None,
         agent: str = "",
+        model: str = "",
+        prompt: str = "",
         session_key: str = "",
         new_run_id: str = "",
         json: bool = False,
@@ -47,6 +49,10 @@ def fork_command(screen: CommandScreen) -> Callable[..., int]:
             What it is told first.
         agent
             Who goes on instead, with another prompt, model or tools.
+        model
+            Another model that it asks: provider:name, or one of the next runtime's models=.
+        prompt
+            Another text of its instructions.
         session_key
             The conversation that it is from now on.
         new_run_id
@@ -61,20 +67,21 @@ def fork_command(screen: CommandScreen) -> Callable[..., int]:
         with open_reader(store) as opened:
             run_id, place = find_run(opened, run), opened.place
         wanted = ForkWanted(
-            run_id=run_id, seq=seq, message=message, agent=agent, session_key=session_key,
-            new_run_id=new_run_id,
+            run_id=run_id, seq=seq, message=message, agent=agent, model=model, prompt=prompt,
+            session_key=session_key, new_run_id=new_run_id,
         )  # fmt: skip
         made = _forked(screen, store, place, wanted)
-        if json:
-            screen.write(document(made))
-        else:
-            screen.write(
-                f"run {made.run_id} is run {made.of_run_id} after its record {made.of_seq}: "
-                f"{made.runs:,} runs, {made.records:,} records; the next runtime goes on with it"
-            )
+        screen.write(document(made) if json else _line(made))
         return 0
 
     return fork
+
+
+def _line(made: "Forked") -> str:
+    return (
+        f"run {made.run_id} is run {made.of_run_id} after its record {made.of_seq}: "
+        f"{made.runs:,} runs, {made.records:,} records; the next runtime goes on with it"
+    )
 
 
 def _forked(screen: CommandScreen, store: str, place: str, wanted: "ForkWanted") -> "Forked":

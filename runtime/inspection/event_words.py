@@ -233,7 +233,10 @@ def _of_event(event: Event) -> Iterator[Said]:
             text = f"no summary: {event.error}" if event.error else what
             yield _said(event, "summary", "summary", text, is_error=bool(event.error))
         case e.AgentHandoff():
-            yield _said(event, "handoff", who, f"→ goes on as {event.to}", name=event.to)
+            text = f"→ goes on as {event.to}"
+            text += f", asking {event.model}" if event.model else ""
+            text += ", with other instructions" if event.prompt else ""
+            yield _said(event, "handoff", who, text, name=event.to)
         case e.AgentInterrupted():
             yield _said(event, "interrupted", "interrupted", event.reason)
         case e.AgentFailed():

@@ -104,8 +104,8 @@ class ModelRun(Resting):
         self._shared = shared
         self._services = shared.services
         self._definitions = shared.services.servers.definitions
-        if thread.tools:
-            self._definitions = self._definitions.with_tools(thread.tools)
+        if thread.tools or thread.rewritten is not None:
+            self._definitions = self._definitions.of_run(thread.tools, thread.rewritten)
         self._keeper = shared.keeper
         self._conversations = shared.conversations
         self._after: Thread | None = None
@@ -315,7 +315,7 @@ class ModelRun(Resting):
         ):
             self.is_answer_under_way = True
         side = self.side
-        if thread.tools is not before.tools:
+        if thread.tools is not before.tools or thread.rewritten is not before.rewritten:
             self.listed_side()
         elif side is None or thread.agent != side.agent or thread.acts_as != side.acts_as:
             self._find_side()
@@ -378,7 +378,8 @@ class ModelRun(Resting):
 
     def listed_side(self) -> ActiveSide | None:
         """The side with the tools that its servers list now; they hold until the next step."""
-        self._definitions = self._services.servers.definitions.with_tools(self.thread.tools)
+        listed, thread = self._services.servers.definitions, self.thread
+        self._definitions = listed.of_run(thread.tools, thread.rewritten)
         self._find_side()
         return self.side
 

@@ -53,13 +53,15 @@ _NAMED: Final = (
 
 
 class ForkedAs(Struct, frozen=True, kw_only=True):
-    """What a fork is from now on: its root's id, its session key, another agent, and what it is
-    told first."""
+    """What a fork is from now on: its root's id, its session key, another agent, model or text of
+    instructions, and what it is told first."""
 
     run_id: str
     at: int
     session_key: str = ""
     agent: str = ""
+    model: str = ""
+    prompt: str = ""
     message: e.SessionMessage | None = None
 
 
@@ -119,10 +121,9 @@ def _placed(event: _E, given: ForkedAs, *, began: bool) -> _E:
         return event
     match event:
         case e.SessionOpen():
-            if given.agent and not began:
-                event = replace(event, agent=given.agent, open_agent=given.agent)
-            return replace(
-                event, session_key=given.session_key, name="", correlation_id="", timeout=None,
+            opened = event if began else _begun_as(event, given)
+            return replace(  # type: ignore[return-value]
+                opened, session_key=given.session_key, name="", correlation_id="", timeout=None,
                 descriptor_json=NULL, once=False,
             )  # fmt: skip
         case e.AgentStart():
@@ -135,6 +136,15 @@ def _placed(event: _E, given: ForkedAs, *, began: bool) -> _E:
             return replace(event, items=items)
         case _:
             return event
+
+
+def _begun_as(opened: e.SessionOpen, given: ForkedAs) -> e.SessionOpen:
+    """The opening of a root that has not begun, by whom and as what it is to."""
+    if given.agent and given.agent != (opened.open_agent or opened.agent):
+        opened = replace(
+            opened, agent=given.agent, open_agent=given.agent, model="", prompt=""
+        )  # What a fork had in the place of another agent's.
+    return replace(opened, model=given.model or opened.model, prompt=given.prompt or opened.prompt)
 
 
 class _Over:
@@ -182,8 +192,15 @@ class _Over:
                 yield answer(thread, step, call, LOST, ran=True)
         left = tuple([each for each in thread.prompts if each.prompt_id not in held])
         yield from ends_of(left, WITHDRAWN, thread.turn)
-        if self._changes_agent and thread.phase != "new":
-            yield e.AgentHandoff(to=self._given.agent, turn=thread.turn)
+        if self._is_root and thread.phase != "new":
+            yield from self._changed()
+
+    def _changed(self) -> Iterator[Event]:
+        """What says of the root who goes on, and as what."""
+        given, turn = self._given, self._thread.turn
+        if self._changes_agent or given.model or given.prompt:
+            to = given.agent or self._agent
+            yield e.AgentHandoff(to=to, model=given.model, prompt=given.prompt, turn=turn)
 
     @property
     def _changes_agent(self) -> bool:

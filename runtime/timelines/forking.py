@@ -5,7 +5,7 @@
 What fails before the commit leaves nothing; with it the fork is there, whole.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import anyio
 from msgspec import Struct
@@ -14,13 +14,14 @@ from hubbub.hub.addressing import is_run_id
 from hubbub.hub.errors import BadValue, CallerError, StoreFailed
 from hubbub.hub.events.descriptors import check_descriptor_size, descriptor_of_key
 from hubbub.hub.events.files import kept_contents
+from hubbub.hub.events.sent_items import MAX_MESSAGE_CHARS
 from hubbub.hub.hub import Hub
-from hubbub.hub.masking.safe_repr import SafeRepr
+from hubbub.hub.masking.safe_repr import SafeRepr, without_credentials
 from hubbub.hub.message import Sayable, contents_said, session_message
 from hubbub.hub.near_misses import kind_of
 from hubbub.hub.store.journal import Commit, FoundTree
 from hubbub.hub.store.reader import StoreReader
-from hubbub.hub.texts import check_key_size, check_label, check_names
+from hubbub.hub.texts import check_key_size, check_label, check_names, check_text
 from hubbub.runtime.timelines.cut import CutTree, cut_tree
 from hubbub.runtime.timelines.fork import ForkedAs, forked
 
@@ -34,6 +35,9 @@ class ForkWanted(SafeRepr, frozen=True, kw_only=True):
     seq: int | None = None
     message: Sayable | None = None
     agent: str = ""
+    model: str = ""
+    """The name of one: a model object is on no record."""
+    prompt: str = ""
     env: Mapping[str, str] = {}
     session_key: str = ""
     new_run_id: str = ""
@@ -50,8 +54,13 @@ class Forked(Struct, frozen=True, kw_only=True):
     records: int
 
 
-async def fork_run(hub: Hub, wanted: ForkWanted) -> Forked:
+async def fork_run(
+    hub: Hub, wanted: ForkWanted, check: Callable[[str], object] | None = None
+) -> Forked:
     """Fork a root with all below it; durable when this returns.
+
+    ``check`` is called before anything is written, with the name of the agent that goes on, and
+    raises what is wrong with that.
 
     Raises ``UnknownRun``, ``NoSuchRecord``, ``NoFork``, ``BadValue`` for a message that cannot be
     sent, ``CallerError`` for an id or a key that another run has, ``StoreFailed``.
@@ -65,10 +74,14 @@ async def fork_run(hub: Hub, wanted: ForkWanted) -> Forked:
 
     await hub.journal.flush()
     cut = await hub.journal.inspect(look)
+    _check_sides(cut, wanted)
+    if check is not None:
+        root = cut.runs[wanted.run_id]
+        check(wanted.agent or root.thread.agent or root.opened.open_agent or root.opened.agent)
     now, ids = hub.ports.clock.now(), hub.ports.ids
     given = ForkedAs(
         run_id=wanted.new_run_id or ids.run_id(now), at=now, session_key=wanted.session_key,
-        agent=wanted.agent, message=message,
+        agent=wanted.agent, model=wanted.model, prompt=wanted.prompt, message=message,
     )  # fmt: skip
     tree = forked(cut, given, lambda: ids.run_id(now))
     names = dict(zip(cut.runs, (run.new.run_id for run in tree.runs), strict=True))
@@ -87,6 +100,10 @@ def _check(wanted: ForkWanted) -> None:
     """Raise ``BadValue`` for what no store could keep."""
     check_label("run_id", wanted.run_id)
     check_names(agent=wanted.agent, session_key=wanted.session_key)
+    _check_model(wanted.model)
+    check_text("prompt", wanted.prompt)
+    if len(wanted.prompt) > MAX_MESSAGE_CHARS:
+        raise BadValue("prompt", f"longer than {MAX_MESSAGE_CHARS:,} characters")
     check_key_size("session_key", wanted.session_key)
     if wanted.session_key:
         check_descriptor_size(descriptor_of_key(wanted.session_key))
@@ -96,6 +113,23 @@ def _check(wanted: ForkWanted) -> None:
     if new != "" and not (isinstance(new, str) and is_run_id(new)):
         expected = "expected 1 to 64 letters, digits, '-' and '_', as in a UUID"
         raise BadValue("new_run_id", expected)
+
+
+def _check_model(model: object) -> None:
+    if not isinstance(model, str):
+        what = f"expected a name, which is on record, not {kind_of(model)}"
+        raise BadValue("model", f"{what}; give Runtime(models={{NAME: …}}), and the name")
+    check_label("model", model)
+    if without_credentials(model) != model:
+        what = "its address has a password, which would be on record"
+        raise BadValue("model", f"{what}; give Runtime(models={{NAME: …}}), and the name")
+
+
+def _check_sides(cut: CutTree, wanted: ForkWanted) -> None:
+    root = cut.runs[wanted.run_id].thread
+    if root.two_sided and not wanted.agent and (wanted.model or wanted.prompt):
+        what = "prompt" if wanted.prompt else "model"
+        raise BadValue(what, f"{root.agent!r} has two sides; give agent=… with other prompts")
 
 
 async def _keep_contents(

@@ -67,7 +67,8 @@ LABELS = frozenset((
 
 TEXTS = frozenset((
     "arguments", "content", "default", "descriptor", "env", "fields", "history", "input", "message",
-    "model", "options", "question", "reason", "status", "system", "text", "value", "values",
+    "model", "options", "prompt", "question", "reason", "status", "system", "text", "value",
+    "values",
 ))  # fmt: skip
 """Parameters that say something."""
 
