@@ -144,7 +144,7 @@ def _told(event: Event, answers: _Answers) -> Iterator[str]:
             yield from _child(event)
         case e.AgentMessage():
             yield f"writes to {event.to}: {_value(event.content)}"
-        case e.AgentHandoff():
+        case e.AgentHandoff() if event.to != event.agent:  # Else a fork asks another model.
             yield f"hands over to {event.to}"
         case e.SessionPush():
             yield f"{event.frame_run_id} takes over as frame {event.depth}: {_value(event.message)}"

@@ -154,7 +154,7 @@ class _Reader:
                     self._agent(event.child_agent)
                 case e.AgentChild():
                     self._began(side, event, calls.get(event.call_id))
-                case e.AgentHandoff():
+                case e.AgentHandoff() if event.to != event.agent:
                     agent.side("side_a").handoffs[event.to] = None
                     self._agent(event.to)
                 case e.SessionVariables() if event.child_agent:

@@ -27,6 +27,7 @@ from hubbub.hub.ports import Ports
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.store.store import Store
 from hubbub.runtime.inspection.check import StoreCheck
+from hubbub.runtime.simulation.playback.play import replay_recording
 from hubbub.runtime.stores.open import sqlite_store
 
 pytestmark = pytest.mark.anyio
@@ -234,3 +235,25 @@ def test_the_command_makes_a_fork_that_asks_another_model(
     told = capsys.readouterr().out
     assert "→ goes on as desk, asking new, with other instructions" in told
     assert [*StoreCheck(store, thorough=True).problems()] == []
+
+
+def test_a_fork_that_asks_another_model_is_repeated_by_the_test_that_is_made_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = f"sqlite:{tmp_path / 'store'}"
+
+    async def work() -> str:
+        async with Runtime([desk()], store=store, models=MODELS) as rt:
+            fork = await rt.fork(await talk(rt), model="new", prompt="Be brief.", message="who?")
+            await fork.result()
+            return fork.run_id
+
+    out = tmp_path / "test_fork.py"
+    made = ["export", anyio.run(work), "--as-test", "--out", str(out), "--store", store]
+    assert main(made) == 0
+    (tmp_path / "fork_desk.py").write_text(
+        "from hubbub import Agent\ndesk = Agent('desk', 'You serve.', model='old')\n"
+    )
+    for agents in ("", "fork_desk:desk"):
+        replay_recording(out.with_suffix(".jsonl"), agents, folder=tmp_path).check()
+    assert "→" not in capsys.readouterr().err
