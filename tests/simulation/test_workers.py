@@ -174,6 +174,18 @@ def test_all_processes_are_restarted_at_once_and_go_on():
     assert history.heard_by(run_id) == ["two", "three"]
 
 
+@pytest.mark.parametrize("worker", range(3))
+def test_worker_that_has_not_begun_again_yet_is_waited_for(worker):
+    """Its time to begin is when the world looks whether everything rests."""
+    story = [Open(agent="echo", input="one"), Restart(kill=True)]
+    history = simulate(
+        story, setup, workers=3, faults=[KillWorker(worker=worker, at=3.0, seconds=60.0)]
+    )
+    (run_id,) = history.runs
+    assert history.said(run_id) == ["echo one"]
+    assert (history.lives[-1].worker, history.lives[-1].end) == (worker, "left")
+
+
 def test_prompt_of_a_worker_is_answered_over_the_channel():
     @tool(approval=True)
     def pay(sum: str) -> str:

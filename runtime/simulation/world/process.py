@@ -51,6 +51,11 @@ class Process:
         """Whether nothing can be asked of it any more: dead, left, or broken."""
         return self.is_dead or self._ended.is_set()
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether its hub and its runtime have been entered, or it is over."""
+        return self._begun.is_set()
+
     async def run(self) -> None:
         """Live, until told to leave or killed."""
         try:

@@ -262,7 +262,7 @@ class SharedProcesses(Processes):
     async def is_busy(self, runtime: Runtime) -> bool:
         for slot in self._slots:
             process, link = slot.at_work, slot.link
-            if process is None or link is None or link.is_cut:
+            if process is None or not process.has_begun or link is None or link.is_cut:
                 return True
             if self._stopped.is_stopped(process.life.number):
                 return True
