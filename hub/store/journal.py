@@ -116,6 +116,9 @@ class Delivery(Struct, eq=False):
     by: Addressing = "run"
     source: str = ""
     key: str = ""
+    expect: tuple[int, int] | None = None
+    """Refused as ``changed`` where the lanes of the run have not come to these numbers, the own one
+    and the in lane."""
     limit: int = 0
     """Waiting messages from which on this one is refused; 0 for what is exempt."""
     closes: Literal["", "closing", "terminated"] = ""
@@ -223,6 +226,10 @@ class Commit(HubNotes, eq=False):
     found: FoundTree | None = None
     """A tree that comes in whole; a conflict where one of its runs is there, or an open run has the
     session key of its root."""
+    gone: Sequence[str] = ()
+    """Runs that go for good, with all that is theirs: whole trees of them.  A conflict where one
+    has not ended; those that are not there have gone before.  The run that has the last event of
+    the store must stay, or its position were used again."""
     written: list[Event] = field(default_factory=list)
     leftovers: Sequence[InLane] = ()
     error: str = ""

@@ -100,6 +100,10 @@ class Rows(Protocol[R]):
         """What commits have noted under a key; empty where nothing was."""
         ...
 
+    def forget(self, run_id: str, /) -> object:
+        """There is no such run from now on."""
+        ...
+
     def readdress(self, row: R) -> None:
         """Its agent, status, inbox, or how recently a user spoke to it has changed."""
         ...
@@ -118,6 +122,8 @@ class Writes(Struct, Generic[R]):
     accepted: dict[tuple[R, str, str], InLane] = field(default_factory=dict)
     """By run, source and key."""
     notes: dict[str, str] = field(default_factory=dict)
+    gone: list[R] = field(default_factory=list)
+    """Runs that are no more; a store forgets nothing else of them than what is theirs."""
     requests: dict[str, tuple[R, str]] = field(default_factory=dict)
     """By name: the run that has accepted it, and what is noted of it."""
 
@@ -183,6 +189,8 @@ class Ledger(Generic[R]):
             self._write_hub(commit)
         elif commit.found is not None and not self._found(commit, commit.found):
             commit.error = "conflict"
+            return
+        elif commit.gone and not self._let_go(commit):
             return
         for delivery in commit.deliveries:
             try:
@@ -271,6 +279,22 @@ class Ledger(Generic[R]):
         commit.written.extend(tree.events)
         return True
 
+    def _let_go(self, commit: Commit) -> bool:
+        """Let runs go that have ended, if all of them have."""
+        try:
+            found = [self._rows.find(run_id) for run_id in commit.gone]
+        except BadValue as error:  # A damaged row.
+            commit.error = str(error)
+            return False
+        rows = [row for row in found if row is not None]
+        if any(row.status != "ended" or row.waiting for row in rows):
+            commit.error = "conflict"
+            return False
+        for row in rows:
+            self._rows.forget(row.run_id)
+        self.writes.gone += rows
+        return True
+
     # ── inboxes ──────────────────────────────────────────────────────────────────────────────
 
     def _deliver(self, commit: Commit, delivery: Delivery) -> None:
@@ -284,6 +308,9 @@ class Ledger(Generic[R]):
         if row is None:
             return
         if row.in_seq:  # What opens a run is always taken.
+            if delivery.expect is not None and delivery.expect != (row.seq, row.in_seq):
+                delivery.outcome, delivery.reason = "rejected", "changed"
+                return
             if found_instead(row, delivery):
                 return
             if not judge(row, delivery, self._known(row, delivery) if delivery.key else None):

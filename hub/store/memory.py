@@ -1,7 +1,7 @@
 """The memory store: commits at once, keeps everything of live runs and of the last ended ones."""
 
 from bisect import bisect_right
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import islice
@@ -57,7 +57,8 @@ class MemoryJournal:
         # The hub lane begins anywhere, so that ids of events in two stores' never meet.
         self._ledger: Ledger[MemoryRow] = Ledger(self._rows, hub_seq=number)
         self._notes = self._rows.notes
-        self._ended: deque[str] = deque()
+        self._ended: OrderedDict[str, None] = OrderedDict()
+        """Those of trees in which nothing lives, in the order in which they ended."""
         # The log is cut into chunks so that what is dropped in its middle frees memory too.
         self._chunks: list[list[Event | None] | None] = []
         self._left: list[int] = []
@@ -117,11 +118,13 @@ class MemoryJournal:
         for row in writes.rows:
             if row.status == "ended":
                 if row.root_run_id in self._rows.living:
-                    self._ended.extend(self._rows.ended(row))
+                    self._ended.update(dict.fromkeys(self._rows.ended(row)))
                 else:
-                    self._ended.append(row.run_id)
+                    self._ended[row.run_id] = None
                 while len(self._ended) > self._keep_runs:
-                    self._forget_run(self._ended.popleft())
+                    self._forget_run(self._ended.popitem(last=False)[0])
+        if writes.gone:
+            self._let_go(writes.gone)
         if writes.notes:
             self._notes.update(writes.notes)
         self._ledger.writes = Writes()
@@ -141,6 +144,12 @@ class MemoryJournal:
     def _forget_run(self, run_id: str) -> None:
         for position in self._rows.forget(run_id).positions:
             self._forget(position)
+
+    def _let_go(self, rows: Iterable[MemoryRow]) -> None:
+        for row in rows:
+            self._ended.pop(row.run_id, None)
+            for position in row.positions:
+                self._forget(position)
 
     def _forget_hub(self, position: int) -> None:
         event = self._at(position)
@@ -179,6 +188,14 @@ class MemoryJournal:
             if last is None or is_due(draft.seq - last.seq, 0, 0) or last.version != draft.version:
                 row.snapshot = draft
 
+    keeps_all = False
+
+    async def prepare_removals(self) -> None:
+        """Nothing to prepare."""
+
+    async def put_by(self, run_ids: Sequence[str]) -> None:
+        """Nothing is shown in files."""
+
     async def inspect(self, look: Callable[[StoreReader], T]) -> T:
         return look(self.reader())
 
@@ -186,7 +203,7 @@ class MemoryJournal:
         """A reader of what is kept; call it where the store is used."""
         return MemoryReader(
             self.name, self._rows, self._notes, self._stored_after, self._stored_of,
-            lambda: self._tip,
+            lambda: self._tip, self._ended,
         )  # fmt: skip
 
     def _stored_after(self, position: int) -> Iterator[tuple[int, Event]]:

@@ -1,9 +1,11 @@
 """``MemoryReader``: ``StoreReader`` of a memory store; nothing in it is ever damaged."""
 
 import errno
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from heapq import merge, nlargest, nsmallest
+from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from typing import TypeAlias
@@ -49,6 +51,7 @@ class MemoryReader:
         events: EventsAfter,
         events_of: EventsOf,
         tip: Callable[[], int],
+        ended: Collection[str],
     ) -> None:
         self._name = name
         self._rows = rows
@@ -56,6 +59,7 @@ class MemoryReader:
         self._events = events
         self._events_of = events_of
         self._tip = tip
+        self._ended = ended
 
     @property
     def name(self) -> str:
@@ -114,6 +118,24 @@ class MemoryReader:
         roots = [run_id for run_id in self._rows.by_id if run_id in wanted][::-1]
         return roots[:limit], min(len(roots), limit + MAX_TREES_COUNTED)
 
+    def ends(self, limit: int, *, after: int = 0, before: int | None = None) -> Sequence[EventRow]:
+        # They came here when their trees were over: not in the order of their own ends.
+        found = map(self._end_of, [*self._ended])
+        wanted = (x for x in found if x[0] > after and (before is None or x[0] < before))
+        best = nsmallest if before is None else nlargest
+        return [_event_row(*each) for each in best(limit, wanted, key=itemgetter(0))]
+
+    def _end_of(self, run_id: str) -> tuple[int, Event]:
+        row = self._rows.by_id[run_id]
+        place = next(i for i in range(len(row.events) - 1, -1, -1) if row.events[i].lane == "own")
+        return row.positions[place], row.events[place]
+
+    def live_roots(self, limit: int, *, after: int = 0) -> Sequence[RunRow]:
+        rows = self._rows.at_work()
+        first = bisect_right(rows, after, key=lambda row: row.positions[0] if row.positions else 0)
+        roots = (row for row in islice(rows, first, None) if row.parent_run_id is None)
+        return [_run_row(row) for row in islice(roots, limit)]
+
     def described(self, after: int | None = None) -> Sequence[str]:
         rows = (row for row in self._rows.by_id.values() if row.descriptor is not None)
         return [row.run_id for row in rows if after is None or row.positions[-1] > after]
@@ -164,10 +186,7 @@ class MemoryReader:
                 if backwards:
                     continue
                 return
-            yield EventRow(
-                position, event.run_id, event.root_run_id, event.lane, event.seq, event.type, None,
-                encode_event(event),
-            )  # fmt: skip
+            yield _event_row(position, event)
 
     def item(self, run_id: str, seq: int) -> Event | None:
         row = self._rows.find(run_id)
@@ -256,4 +275,11 @@ def _run_row(row: MemoryRow) -> RunRow:
         seq=row.seq, in_seq=row.in_seq, chain=None, waiting=len(row.waiting),
         messages=row.messages, born=row.positions[0], created_at=row.created_at,
         wake_at=row.wake_at, recent=row.recent,
+    )  # fmt: skip
+
+
+def _event_row(position: int, event: Event) -> EventRow:
+    return EventRow(
+        position, event.run_id, event.root_run_id, event.lane, event.seq, event.type, None,
+        encode_event(event),
     )  # fmt: skip

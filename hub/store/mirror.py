@@ -48,6 +48,13 @@ class Mirror(Protocol):
         """These events of runs with descriptors are on record, up to ``position``."""
         ...
 
+    async def forget(self, run_ids: Sequence[str]) -> None:
+        """Show nothing of these runs any more, durably: they have ended, and are about to go.
+
+        Raises ``OSError`` for what cannot be removed.
+        """
+        ...
+
     async def run(self) -> None:
         """Follow, for as long as the store is open."""
         ...

@@ -232,6 +232,17 @@ class StoreReader(Protocol):
         """
         ...
 
+    def ends(self, limit: int, *, after: int = 0, before: int | None = None) -> Sequence[EventRow]:
+        """Up to ``limit`` ends of runs behind a position, in the store's order; or before one, the
+        last of them first.  In a store from which trees go (``RemovesTrees``) no more are read than
+        are returned, however many there are."""
+        ...
+
+    def live_roots(self, limit: int, *, after: int = 0) -> Sequence[RunRow]:
+        """Up to ``limit`` roots that have not ended and began behind a position, the oldest first;
+        however many there are, no more are read than are returned."""
+        ...
+
     def described(self, after: int | None = None) -> Sequence[str]:
         """The runs with a descriptor, by creation; those of which something was written after a
         position, if one is given."""

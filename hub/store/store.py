@@ -5,10 +5,11 @@ secrets    values of variables, which are in no event
 blobs      contents of files, by digest
 reader     the whole record, for inspection: ``StoreReader``
 
-Beside these a store may keep snapshots of long runs: ``KeepsSnapshots``.
+Beside these a store may keep snapshots of long runs (``KeepsSnapshots``), and let trees of ended
+runs go while a runtime is at work (``RemovesTrees``).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from hubbub.hub.ports import Keeper
@@ -16,7 +17,7 @@ from hubbub.hub.snapshots.draft import SnapshotDraft
 from hubbub.hub.store.journal import Journal, LoadedRun
 from hubbub.hub.store.reader import StoreReader
 
-__all__ = ["KeepsSnapshots", "Store", "snapshots_of"]
+__all__ = ["KeepsSnapshots", "RemovesTrees", "Store", "removals_of", "snapshots_of"]
 
 T = TypeVar("T")
 
@@ -60,6 +61,23 @@ class Store(Journal, Keeper, Protocol):
         ...
 
 
+class RemovesTrees(Protocol):
+    """What a store has from which trees go beside a runtime (``Commit.gone``)."""
+
+    keeps_all: bool
+    """Whether nothing else leaves it while it is open."""
+
+    async def prepare_removals(self) -> None:
+        """Have by what is found what goes; for the first time in a large store it takes a while."""
+        ...
+
+    async def put_by(self, run_ids: Sequence[str]) -> None:
+        """Remove what is shown in files of runs that are to go, durably: ahead of them, or their
+        files would bring them back.  Those of a run that stays are made again when the store is
+        opened.  Raises ``OSError`` for what cannot be removed."""
+        ...
+
+
 class KeepsSnapshots(Protocol):
     """What a store has that keeps snapshots; others are read whole."""
 
@@ -91,3 +109,8 @@ def _bypasses_load(kind: type) -> bool:
         if "load" in vars(each):
             return True
     return False
+
+
+def removals_of(store: object) -> RemovesTrees | None:
+    """What has trees of a store go; ``None`` for a store from which none go."""
+    return store if hasattr(store, "prepare_removals") else None  # type: ignore[return-value]

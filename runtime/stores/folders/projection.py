@@ -28,7 +28,8 @@ from hubbub.runtime.stores.folders.conversation_reader import ConversationReader
 from hubbub.runtime.stores.folders.disk import Disk, RealDisk
 from hubbub.runtime.stores.folders.files import FolderFiles
 from hubbub.runtime.stores.folders.run_files import RunFiles
-from hubbub.runtime.stores.folders.write import AgentFolders, Projected
+from hubbub.runtime.stores.folders.write import AgentFolders, Projected, folder_name
+from hubbub.runtime.stores.sqlite.blobs import sync_folder
 from hubbub.runtime.stores.sqlite.folder import DataFolder
 
 __all__ = ["Projection", "agent_folders"]
@@ -86,6 +87,8 @@ class Projection:
         self._settling: deque[tuple[float, int]] = deque()
         self._unseen: deque[str] = deque()
         """Runs of whose folders it is not known how far they have come."""
+        self._put_by: set[str] = set()
+        """Those of them that are about to go."""
         self._is_healing = False
         self._is_at_work = False
         self._is_closed = False
@@ -123,6 +126,23 @@ class Projection:
         if self.is_far_behind and self._hurry is not None:
             self._hurry.set()
 
+    async def forget(self, run_ids: Sequence[str]) -> None:
+        """Remove the folders of runs that are about to go; see ``Mirror``."""
+        gone = {*run_ids}
+        for run_id in gone & {*self._behind}:
+            self._count -= len(self._behind.pop(run_id)[1])
+        self._to_heal = deque(info for info in self._to_heal if info.run_id not in gone)
+        if self._unseen:
+            self._put_by |= gone
+        await self._worker.run(partial(self._remove, run_ids))
+
+    def _remove(self, run_ids: Sequence[str]) -> None:
+        place = self._folder.agents
+        for run_id in run_ids:
+            self._disk.remove_tree(str(place / folder_name(run_id)))
+        if place.is_dir():
+            sync_folder(place)
+
     async def run(self) -> None:
         """Write, for as long as the store is open."""
         self._is_at_work = True
@@ -156,6 +176,9 @@ class Projection:
                 self._tell_caught_up()
                 count = min(SLICE, len(self._unseen))
                 run_ids = [self._unseen.popleft() for _ in range(count)]
+                run_ids = [run_id for run_id in run_ids if run_id not in self._put_by]
+                if not self._unseen:
+                    self._put_by.clear()
                 await self._worker.run(partial(self._look_over, run_ids))
             else:
                 self._tell_caught_up()

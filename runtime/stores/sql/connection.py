@@ -51,5 +51,7 @@ class SqlDialect(Struct, frozen=True, kw_only=True):
     """The same, of the table that is called ``e``."""
     event_of_run: str
     """The table ``event``, searched by the index of runs."""
+    event_of_end: str
+    """The table ``event``, searched by the index of ends."""
     damage: tuple[type[Exception], ...] = ()
     """What reading a damaged part raises that leaves the others readable."""

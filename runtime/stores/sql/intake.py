@@ -9,8 +9,9 @@ from typing import Final
 
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.events import Event
-from hubbub.hub.store.reader import IMPORTED, EventRow, RunRow
+from hubbub.hub.store.reader import EventRow, RunRow
 from hubbub.runtime.stores.sql.connection import SqlConnection
+from hubbub.runtime.stores.sql.removal import behind, drop_keys, forget_run, remove_run
 from hubbub.runtime.stores.sql.rows import PUT_NOTE, REQUESTS
 from hubbub.runtime.stores.sql.store_reader import SqlStoreReader
 from hubbub.runtime.stores.sql.tables import EVENTS, RUNS
@@ -93,33 +94,25 @@ class SqlIntake(ABC):
 
     def remove(self, run_id: str) -> None:
         number = self._number(run_id)
-        for statement in _REMOVE:
-            self._db.execute(statement, (number,))
+        remove_run(self._db, number)
         self._lanes.pop(run_id, None)
 
     def forget(self, run_id: str) -> None:
         number = self._number(run_id)
-        self.remove(run_id)
-        self._drop("secret", f"{run_id}/")
-        self._db.execute("DELETE FROM note WHERE key = ?", (f"{IMPORTED}{run_id}",))
-        self._db.execute(_FORGET, (number,))
+        forget_run(self._db, run_id, number)
+        self._lanes.pop(run_id, None)
         del self._numbers[run_id]
 
     def drop_notes(self, prefix: str) -> None:
-        self._drop("note", prefix)
+        drop_keys(self._db, "note", prefix)
 
     def drop_requests(self, is_kept: Callable[[str], bool]) -> None:
-        after, last = REQUESTS, _behind(REQUESTS)
+        after, last = REQUESTS, behind(REQUESTS)
         while rows := self._db.execute(_SELECT_NOTES, (after, last)).fetchall():
             for key, note in rows:
                 if not is_kept(note.partition(" ")[0]):
                     self._db.execute("DELETE FROM note WHERE key = ?", (key,))
             after = rows[-1][0]
-
-    def _drop(self, table: str, prefix: str) -> None:
-        """Remove the rows whose keys begin like this."""
-        delete = f"DELETE FROM {table} WHERE key >= ? AND key < ?"
-        self._db.execute(delete, (prefix, _behind(prefix)))
 
     def put_event(self, event: Event, body: bytes) -> EventRow:
         run_id, root = event.run_id, event.root_run_id
@@ -167,19 +160,6 @@ class SqlIntake(ABC):
         return int(number)
 
 
-_REMOVE: Final = (
-    "DELETE FROM event WHERE run = ? AND lane <> 'hub'",
-    "DELETE FROM waiting WHERE run = ?",
-    "DELETE FROM accepted WHERE run = ?",
-    "DELETE FROM snapshot WHERE run = ?",
-    "DELETE FROM run WHERE number = ?",
-)
-# The highest number stays: the next one would be the same, and readers know it as another run's.
-_FORGET: Final = """
-DELETE FROM address WHERE number = ?1 AND number < (SELECT max(number) FROM address)
-  AND NOT EXISTS (SELECT 1 FROM event WHERE run = ?1)
-  AND NOT EXISTS (SELECT 1 FROM event WHERE root = ?1 AND lane = 'hub')
-"""
 _SELECT_NOTES: Final = (
     "SELECT key, value FROM note WHERE key > ? AND key < ? ORDER BY key LIMIT 1000"
 )
@@ -188,8 +168,3 @@ _INSERT_RUN: Final = RUNS.insert
 _INSERT_KEY: Final = (
     "INSERT INTO accepted (run, source, key, position) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
 )
-
-
-def _behind(prefix: str) -> str:
-    """The first text behind all that begin like this."""
-    return prefix[:-1] + chr(ord(prefix[-1]) + 1)

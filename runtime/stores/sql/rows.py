@@ -119,6 +119,10 @@ class StoredRows:
     def readdress(self, row: Row) -> None:
         """The database knows, once it is given the row."""
 
+    def forget(self, run_id: str, /) -> None:
+        self._rows.pop(run_id, None)
+        self._numbers.pop(run_id, None)
+
     # ── what the writer asks ─────────────────────────────────────────────────────────────────
 
     def number(self, run_id: str) -> int:

@@ -32,6 +32,10 @@ class KeptSnapshots:
         """By run: the number of the last event in its snapshot, how large that is, and the bytes of
         the events since."""
 
+    def forget(self, run_id: str) -> None:
+        """There is no such run any more."""
+        self._known.pop(run_id, None)
+
     def grew(self, run_id: str, size: int) -> None:
         """More of a run was written."""
         if (known := self._known.get(run_id)) is not None:

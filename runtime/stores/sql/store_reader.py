@@ -177,6 +177,26 @@ class SqlStoreReader(ABC):
         roots = [run_id for _, run_id in found[:counted]]
         return roots[:limit], len(roots)
 
+    def ends(self, limit: int, *, after: int = 0, before: int | None = None) -> Sequence[EventRow]:
+        order = "ASC" if before is None else "DESC"
+        select = (
+            f"SELECT position, run, root, lane, seq, type, crc, {self._dialect.body} "
+            f"FROM {self._dialect.event_of_end} WHERE type = 'agent:complete' "
+            f"AND position > ? AND position < ? ORDER BY position {order} LIMIT ?"
+        )
+        found = self._all(select, (after, LAST if before is None else before, limit))
+        return [
+            EventRow(position, self._name(run), self._name(root), *rest)
+            for position, run, root, *rest in found
+        ]
+
+    def live_roots(self, limit: int, *, after: int = 0) -> Sequence[RunRow]:
+        select = (
+            f"{_SELECT_RUN} WHERE parent_run_id IS NULL AND status <> 'ended' AND born > ? "
+            "ORDER BY born LIMIT ?"
+        )
+        return [_row(found) for found in self._all(select, (after, limit))]
+
     def described(self, after: int | None = None) -> Sequence[str]:
         where, values = "descriptor IS NOT NULL", ()
         if after is not None:

@@ -67,6 +67,7 @@ class Changes(msgspec.Struct):
     taken: Sequence[tuple[int, int]] = ()
     """Run and number of what waits no more."""
     notes: Sequence[tuple[str, str]] = ()
+    gone: Sequence[Row] = ()
 
 
 class Attempt:
@@ -184,6 +185,9 @@ class LedgerWriter(ABC):
         notes = list(writes.notes.items())
         notes += [(f"{REQUESTS}{name}", note) for name, (_, note) in writes.requests.items()]
         changes.notes = notes
+        changes.gone = writes.gone
+        for row in writes.gone:
+            self.snapshots.forget(row.run_id)
         return changes
 
     def _append(self, writes: Writes[Row], changes: Changes) -> None:

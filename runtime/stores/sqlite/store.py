@@ -248,6 +248,20 @@ class SqliteStore(QueuedStore):
                 return
             raise
 
+    # ── letting go ───────────────────────────────────────────────────────────────────────────
+
+    keeps_all = True
+
+    async def prepare_removals(self) -> None:
+        try:
+            await self._writing.run(self._writer.prepare_removals)
+        except sqlite3.Error as error:
+            await self._fail(error)
+
+    async def put_by(self, run_ids: Sequence[str]) -> None:
+        if self._mirror is not None:
+            await self._mirror.forget(run_ids)
+
     async def _checkpoint(self) -> None:
         try:
             if not self.failure:

@@ -31,6 +31,7 @@ SQLITE: Final = SqlDialect(
     body="CAST(body AS BLOB)",
     body_of_e="CAST(e.body AS BLOB)",
     event_of_run="event INDEXED BY event_run",
+    event_of_end="event",
     damage=UNREADABLE,
 )
 

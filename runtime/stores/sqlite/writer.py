@@ -7,6 +7,7 @@ from typing import Final
 from hubbub.hub.events.moments import MAX_MOMENT
 from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.ledger import Ledger
+from hubbub.runtime.stores.sql.removal import IS_REQUEST, drop_requests_of, forget_run
 from hubbub.runtime.stores.sql.rows import PUT_NOTE, Depths, StoredRows
 from hubbub.runtime.stores.sql.writer import (
     Applied,
@@ -78,7 +79,11 @@ class SqliteWriter(LedgerWriter):
         try:
             for operation in batch:
                 if isinstance(operation, Commit):
+                    if operation.gone:  # What it removes must be there, and what follows must not.
+                        self._flush()
                     self._ledger.apply(operation)
+                    if operation.gone:
+                        self._flush()
                     for delivery in operation.deliveries:
                         if delivery.contents and delivery.outcome == "accepted":
                             self._keep_contents(delivery.contents)
@@ -135,6 +140,14 @@ class SqliteWriter(LedgerWriter):
             many("DELETE FROM waiting WHERE run = ? AND seq = ?", changes.taken)
         if changes.notes:
             many(PUT_NOTE, changes.notes)
+        for row in changes.gone:
+            forget_run(self._db, row.run_id, row.number)
+            drop_requests_of(self._db, row.run_id)
+
+    def prepare_removals(self) -> None:
+        """Have by what is found what goes; in a large store that takes a while, once."""
+        for index in _FOR_REMOVALS:
+            self._db.execute(index)
 
     def _is_of_contents(self, error: Exception) -> bool:
         return isinstance(error, _OF_CONTENTS) or not isinstance(error, _OF_OTHERS)
@@ -143,6 +156,11 @@ class SqliteWriter(LedgerWriter):
 _DEPTHS: Final = "SELECT value FROM meta WHERE key = 'depths'"
 _KEEP_DEPTHS: Final = "INSERT OR REPLACE INTO meta VALUES ('depths', ?)"
 """With the position up to which they count: else each opening would count all runs."""
+
+_FOR_REMOVALS: Final = (
+    "CREATE INDEX IF NOT EXISTS event_end ON event(type) WHERE type = 'agent:complete'",
+    f"CREATE INDEX IF NOT EXISTS note_request ON note(value) WHERE {IS_REQUEST}",
+)
 
 _OF_CONTENTS: Final = (sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 _OF_OTHERS: Final = (sqlite3.Error, OSError, MemoryError)

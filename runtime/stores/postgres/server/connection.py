@@ -24,6 +24,7 @@ POSTGRES: Final = SqlDialect(
     body="convert_to(body, 'UTF8')",
     body_of_e="convert_to(e.body, 'UTF8')",
     event_of_run="event",
+    event_of_end="event",
 )
 
 LOCK_WAIT: Final = "2s"

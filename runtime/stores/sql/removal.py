@@ -1,0 +1,58 @@
+"""Taking runs out of a database for good, by statements that all databases know."""
+
+from typing import Final
+
+from hubbub.hub.store.reader import IMPORTED
+from hubbub.runtime.stores.sql.connection import SqlConnection
+from hubbub.runtime.stores.sql.rows import REQUESTS
+
+__all__ = ["IS_REQUEST", "behind", "drop_keys", "drop_requests_of", "forget_run", "remove_run"]
+
+
+def remove_run(db: SqlConnection, number: int) -> None:
+    """Take out a run with all that it has; its number stays."""
+    for statement in _REMOVE:
+        db.execute(statement, (number,))
+
+
+def forget_run(db: SqlConnection, run_id: str, number: int) -> None:
+    """Take out a run of a tree that goes as a whole: see ``RunIntake.forget``."""
+    remove_run(db, number)
+    drop_keys(db, "secret", f"{run_id}/")
+    db.execute("DELETE FROM note WHERE key = ?", (f"{IMPORTED}{run_id}",))
+    db.execute(_FORGET, (number,))
+
+
+def drop_keys(db: SqlConnection, table: str, prefix: str) -> None:
+    """Remove the rows whose keys begin like this."""
+    delete = f"DELETE FROM {table} WHERE key >= ? AND key < ?"
+    db.execute(delete, (prefix, behind(prefix)))
+
+
+def drop_requests_of(db: SqlConnection, run_id: str) -> None:
+    """Remove what was noted of requests that a run has accepted."""
+    db.execute(_DROP_REQUESTS, (f"{run_id} ", f"{run_id}!"))
+
+
+def behind(prefix: str) -> str:
+    """The first text behind all that begin like this."""
+    return prefix[:-1] + chr(ord(prefix[-1]) + 1)
+
+
+_REMOVE: Final = (
+    "DELETE FROM event WHERE run = ? AND lane <> 'hub'",
+    "DELETE FROM waiting WHERE run = ?",
+    "DELETE FROM accepted WHERE run = ?",
+    "DELETE FROM snapshot WHERE run = ?",
+    "DELETE FROM run WHERE number = ?",
+)
+# The highest number stays: the next one would be the same, and readers know it as another run's.
+_FORGET: Final = """
+DELETE FROM address WHERE number = ?1 AND number < (SELECT max(number) FROM address)
+  AND NOT EXISTS (SELECT 1 FROM event WHERE run = ?1)
+  AND NOT EXISTS (SELECT 1 FROM event WHERE root = ?1 AND lane = 'hub')
+"""
+IS_REQUEST: Final = f"key >= '{REQUESTS}' AND key < '{behind(REQUESTS)}'"
+"""Which notes are those of requests."""
+
+_DROP_REQUESTS: Final = f"DELETE FROM note WHERE {IS_REQUEST} AND value >= ? AND value < ?"
