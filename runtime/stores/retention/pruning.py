@@ -16,7 +16,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 from msgspec import Struct, structs
 
@@ -31,6 +31,7 @@ from hubbub.runtime.stores.folders.disk import RealDisk
 from hubbub.runtime.stores.folders.write import folder_name
 from hubbub.runtime.stores.open import folder_of_store, open_intake, open_reader
 from hubbub.runtime.stores.retention.retention import EndedTree, Retention, trees_to_go
+from hubbub.runtime.stores.retention.trees import EndedRun, ended_tree
 from hubbub.runtime.stores.sqlite.blobs import sync_folder
 from hubbub.runtime.stores.sqlite.output_file import check_outside_stores, write_output
 from hubbub.runtime.stores.sqlite.private_files import make_private_folder
@@ -54,9 +55,6 @@ FIRST: Final = -(1 << 62)
 _DIGEST: Final = re.compile(rb"[0-9a-f]{64}")
 
 Tell = Callable[[str], object]
-
-_Ended: TypeAlias = tuple[str, str, int]
-"""Of a run that has ended: its id, its agent, the number of its events."""
 
 
 class Found(Struct, frozen=True, kw_only=True):
@@ -117,7 +115,7 @@ def _ended_trees(
 ) -> tuple[list[EndedTree], list[str]]:
     """The trees in which every run has ended, and what is wrong with others of them."""
     live: set[str] = set()
-    ended: dict[str, list[_Ended]] = {}
+    ended: dict[str, list[EndedRun]] = {}
     for row in store.rows():
         if row.status != "ended":
             live.add(row.root_run_id)
@@ -131,22 +129,12 @@ def _ended_trees(
         if count % LOOKED_AT == 0:
             tell(f"{count:,} of {len(ended):,} trees that have ended looked at")
         try:
-            tree = _ended_tree(store, root, runs)
+            tree = ended_tree(store, root, runs)
             size = sum(sizes.get(run_id, 0) for run_id in tree.run_ids)
             trees.append(structs.replace(tree, size=size))
         except (*READ_ERRORS, HubbubError) as error:
             problems.append(f"run {root}: cannot be read ({error}), and is kept; see hubbub fsck")
     return trees, problems
-
-
-def _ended_tree(store: StoreReader, root: str, runs: Sequence[_Ended]) -> EndedTree:
-    run_ids = tuple(run_id for run_id, _, _ in runs)
-    last = [event for run_id in run_ids for event in store.lanes(run_id, 1, backwards=True)]
-    agents = {run_id: agent for run_id, agent, _ in runs}
-    return EndedTree(
-        root_run_id=root, agent=agents.get(root, runs[0][1]), run_ids=run_ids,
-        events=sum(events for _, _, events in runs), ended_at=max(x.at for x in last),
-    )  # fmt: skip
 
 
 def prune_store(

@@ -23,7 +23,7 @@ from hubbub.hub.errors import BadValue
 from hubbub.hub.values import check_counts
 from hubbub.runtime.stores.retention.amounts import Size, Span, bytes_of, seconds_of
 
-__all__ = ["EndedTree", "Retention", "trees_to_go"]
+__all__ = ["EndedTree", "Retention", "goes", "trees_to_go"]
 
 SECOND: Final = 1_000_000
 
@@ -97,6 +97,22 @@ class Retention(Struct, frozen=True, kw_only=True):
 def _micros(span: Span) -> int:
     assert not isinstance(span, timedelta | str), "a retention has them as seconds"
     return int(span * SECOND)
+
+
+def goes(tree: EndedTree, retention: Retention, now: int, size: int, *, is_last: bool) -> bool:
+    """Whether the oldest tree that is left goes at a time (µs); of those that go by themselves, one
+    after the other.
+
+    ``size`` is how many bytes the events of the store take, where ``max_bytes`` is given;
+    ``is_last``: whether it is one of the ``keep_last`` that ended last.
+    """
+    if is_last or not retention.removes:
+        return False
+    if (last := retention.old_since(now)) is not None and tree.ended_at <= last:
+        return True
+    if retention.most is not None:
+        return size > retention.most
+    return last is None
 
 
 def trees_to_go(

@@ -1,0 +1,167 @@
+"""The trees of a store as a retention looks at them: those that have ended, one after the other,
+and those of which nothing was heard.  Changes nothing.
+
+In a store of any size a look is short: what ended first comes first, and no more is read than what
+may go, and, of trees that live, a page at a time.
+"""
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from hubbub.agents.state.prompts import LASTING
+from hubbub.hub.errors import HubbubError
+from hubbub.hub.store.reader import RunRow, StoreReader, decoded
+from hubbub.runtime.stores.exchange.run_check import READ_ERRORS
+from hubbub.runtime.stores.retention.retention import EndedTree
+
+__all__ = [
+    "PAGE", "EndedPage", "EndedRun", "SilentPage", "SilentTree", "ended_page", "ended_tree",
+    "first_of_last", "silent_page", "size_after",
+]  # fmt: skip
+
+PAGE: Final = 20
+"""Trees that are looked at together."""
+
+EVENTS: Final = 2_000
+"""Events whose sizes are added up together."""
+
+ENDS: Final = 1_000
+"""Ends that are counted together."""
+
+_AT_REST: Final = ("parked", "waiting")
+
+EndedRun: TypeAlias = tuple[str, str, int]
+"""Of a run that has ended: its id, its agent, the number of its events."""
+
+
+class EndedPage(Struct, frozen=True, kw_only=True):
+    """Trees whose roots ended one after the other, in the store's order."""
+
+    trees: Sequence[tuple[int, EndedTree]]
+    """Each with the position of the end of its root; those alone in which every run has ended."""
+    after: int
+    """The position behind which the next page begins."""
+    is_over: bool
+    """Whether nothing that has ended is behind it, or nothing that is old."""
+    problems: Sequence[tuple[str, str]]
+    """Roots of trees that cannot be read, and what is wrong."""
+
+
+class SilentTree(Struct, frozen=True, kw_only=True):
+    """A tree of which nothing was heard, and in which nothing is to be done."""
+
+    root_run_id: str
+    expect: tuple[int, int]
+    """How far the lanes of its root have come."""
+
+
+class SilentPage(Struct, frozen=True, kw_only=True):
+    """Of some trees that live those that are silent."""
+
+    trees: Sequence[SilentTree]
+    after: int
+    is_over: bool
+
+
+def ended_tree(store: StoreReader, root: str, runs: Sequence[EndedRun]) -> EndedTree:
+    """A tree of which these are the runs."""
+    run_ids = tuple(run_id for run_id, _, _ in runs)
+    last = [event for run_id in run_ids for event in store.lanes(run_id, 1, backwards=True)]
+    agents = {run_id: agent for run_id, agent, _ in runs}
+    return EndedTree(
+        root_run_id=root, agent=agents.get(root, runs[0][1]), run_ids=run_ids,
+        events=sum(events for _, _, events in runs), ended_at=max(x.at for x in last),
+    )  # fmt: skip
+
+
+def ended_page(store: StoreReader, after: int, old: int | None, now: int) -> EndedPage:
+    """The next trees behind a position.  With ``old`` those are enough that ended by then (µs); what
+    ended later than ``now``, as after the clock was set back, says nothing of what comes behind it.
+    """
+    trees: list[tuple[int, EndedTree]] = []
+    problems: list[tuple[str, str]] = []
+    ends = store.ends(PAGE, after=after)
+    is_over = len(ends) < PAGE
+    last = next((x for x in store.event_rows(after=store.tip - 1) if x.lane != "hub"), None)
+    for end in ends:
+        root = end.root_run_id
+        if end.run_id != root and store.row(root) is not None:
+            continue  # It comes with its root.
+        try:
+            if old is not None and old < decoded(store, end.position, end.body).at <= now:
+                is_over = True
+                break
+            rows = store.tree(root) or [row for row in (store.row(end.run_id),) if row is not None]
+            is_kept = last is not None and any(row.run_id == last.run_id for row in rows)
+            if rows and not is_kept and all(row.status == "ended" for row in rows):
+                runs = [(row.run_id, row.agent, row.seq + row.in_seq) for row in rows]
+                trees.append((end.position, ended_tree(store, root, runs)))
+        except (*READ_ERRORS, HubbubError) as error:
+            problems.append((root, str(error)))
+    after = ends[-1].position if ends else after
+    return EndedPage(trees=trees, after=after, is_over=is_over, problems=problems)
+
+
+def first_of_last(store: StoreReader, before: int, count: int) -> tuple[int, int]:
+    """Of the roots that ended before a position, the last first: where the one ended with which the
+    ``count`` last are complete, or how far this has come; and how many of them are left to count.
+    """
+    ends = store.ends(ENDS, before=before)
+    for end in ends:
+        if end.run_id == end.root_run_id:
+            count -= 1
+            if not count:
+                return end.position, 0
+    return (ends[-1].position if len(ends) == ENDS else 0), count
+
+
+def size_after(
+    store: StoreReader, after: int, run_ids: Sequence[str] | None = None, until: int | None = None
+) -> tuple[int, int]:
+    """How many bytes the next events behind a position take, and the position reached; of the store
+    a page of them, of some runs all up to another position."""
+    size, count = 0, 0
+    for row in store.event_rows(run_ids, after=after, until=until):
+        if run_ids is not None and row.lane == "hub":
+            continue
+        size, after, count = size + len(row.body), row.position, count + 1
+        if run_ids is None and count == EVENTS:
+            break
+    return size, after
+
+
+def silent_page(store: StoreReader, after: int, since: int) -> SilentPage:
+    """Of the next trees that live, by their beginning, those of which nothing was heard after
+    ``since`` (µs), and in which nothing is to be done."""
+    roots = store.live_roots(PAGE, after=after)
+    found: list[SilentTree] = []
+    for root in roots:
+        try:
+            if is_silent(store, root, since):
+                expect = root.seq, root.in_seq
+                found.append(SilentTree(root_run_id=root.run_id, expect=expect))
+        except (*READ_ERRORS, HubbubError):
+            continue  # Whoever drives it tells.
+    after = roots[-1].born if roots else after
+    return SilentPage(trees=found, after=after, is_over=len(roots) < PAGE)
+
+
+def is_silent(store: StoreReader, root: RunRow, since: int) -> bool:
+    """Whether a tree rests: every run in it is parked, or waits for one that has its conversation;
+    nothing waits in an inbox, for a person or for a time; and nothing was written since."""
+    if root.created_at > since or root.kind in ("cron", "heartbeat"):
+        return False
+    rows = store.tree(root.run_id, live=True)
+    holders = {row.parent_run_id for row in rows if row.status in _AT_REST}
+    for row in rows:
+        if row.status not in _AT_REST or row.waiting or row.wake_at is not None:
+            return False
+        if row.status == "waiting" and row.run_id not in holders:
+            return False
+        if any(store.notes(f"{LASTING}{row.run_id}.").values()):
+            return False
+        if any(event.at > since for event in store.lanes(row.run_id, 1, backwards=True)):
+            return False
+    return True
