@@ -172,6 +172,7 @@ _EXPORTS: Final = {
         "Heartbeat",
         "HeartbeatTask",
     ),
+    "hubbub.runtime.stores.retention.retention": ("Retention",),
     "hubbub.runtime.standalone.executor": (
         "AgentExecutor",
         "execute_turn",
@@ -237,6 +238,7 @@ if TYPE_CHECKING:
     from hubbub.runtime.runtime import Runtime
     from hubbub.runtime.schedules.schedules import Cron, Heartbeat, HeartbeatTask
     from hubbub.runtime.standalone.executor import AgentExecutor, execute_turn
+    from hubbub.runtime.stores.retention.retention import Retention
     from hubbub.runtime.supervision.inline_calls import ExecutableAgent
     from hubbub.runtime.supervision.restore import RestorePolicy
 else:

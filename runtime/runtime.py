@@ -54,6 +54,7 @@ from hubbub.runtime.kernel.phase import Phase
 from hubbub.runtime.kernel.services import NoToolServers, Services, definition_of
 from hubbub.runtime.kernel.timers import Timers
 from hubbub.runtime.mcp.servers import McpServers, McpStatus
+from hubbub.runtime.removal.chosen import retention_passes
 from hubbub.runtime.run_access import RunAccess, check_env
 from hubbub.runtime.runs.dependencies import RunDependencies
 from hubbub.runtime.runs.lasting_prompts import LastingPrompts
@@ -64,6 +65,7 @@ from hubbub.runtime.schedules.status import ScheduleStatus
 from hubbub.runtime.spending.accounts import TreeAccounts
 from hubbub.runtime.spending.prices import PriceList
 from hubbub.runtime.stores.open import DEFAULT_STORE, open_store
+from hubbub.runtime.stores.retention.retention import Retention
 from hubbub.runtime.supervision.hub_ownership import HubOwnership
 from hubbub.runtime.supervision.inline_calls import ExecutableAgent, InlineCalls
 from hubbub.runtime.supervision.restore import RestorePolicy
@@ -110,6 +112,8 @@ class Runtime(RunAccess):
     * ``replace_agents``: that other workers on the store may have other definitions of its agents,
       as while a new version takes the place of the old one.  Without it, entering this raises
       ``OtherDefinition`` where one at work has.  A run goes on by those of whoever drives it.
+    * ``retention``: what is kept of trees of runs that have ended, and when a silent one is ended
+      (see ``Retention``, docs/retention.md); by default everything is kept.
     * ``prices``: what models cost, by the names that prompts give them; what has no price costs
       nobody knows how much (``None``).
 
@@ -148,6 +152,7 @@ class Runtime(RunAccess):
         role: Role = "worker",
         capacity: int | None = None,
         replace_agents: bool = False,
+        retention: Retention | None = None,
     ) -> None:
         check_arguments(store, hub, ports, env, models, environ, restore, grace)
         check_labels(default_agent=default_agent)
@@ -206,6 +211,8 @@ class Runtime(RunAccess):
         super().__init__(services, self.outcomes, families.look_at, accounts)
         self._grace = grace
         self._timing: TaskHandle[Any, None] | None = None
+        self._passes = retention_passes(services, retention)
+        self._removing: TaskHandle[Any, None] | None = None
         self._stop_serving: Callable[[], None] | None = None
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────
@@ -259,6 +266,8 @@ class Runtime(RunAccess):
         await self.runs.begin(await self._prompts.begin())
         if self._is_worker:
             await self._scheduler.begin()
+            if self._passes is not None:
+                self._removing = self.hub.tasks.start(self._passes.run(), name="hubbub retention")
         self.runs.quarantine.report_folders(self.hub.journal.problems)
 
     async def __aexit__(
@@ -278,6 +287,8 @@ class Runtime(RunAccess):
             await self._abandon()
         self.phase.is_leaving = True
         self._scheduler.stop()
+        if self._removing is not None:
+            self._removing.cancel()
         self.runs.stop()
         try:
             if exc_type is None and self._grace > 0:

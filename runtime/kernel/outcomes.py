@@ -301,6 +301,8 @@ class Outcomes:
     async def _outcome(self, info: RunInfo) -> RunOutcome:
         wanted = (e.SessionEnd.type, e.AgentComplete.type)
         last = await self.hub.journal.latest(info.run_id, wanted)
+        if last is None and info.status == "ended":  # It has gone since.
+            raise UnknownRun(info.run_id)
         if not isinstance(last, Ending):
             last = e.SessionEnd(session=0)
         session = last.session if isinstance(last, e.SessionEnd) else 0

@@ -77,8 +77,8 @@ def ended_tree(store: StoreReader, root: str, runs: Sequence[EndedRun]) -> Ended
 
 
 def ended_page(store: StoreReader, after: int, old: int | None, now: int) -> EndedPage:
-    """The next trees behind a position.  With ``old`` those are enough that ended by then (µs); what
-    ended later than ``now``, as after the clock was set back, says nothing of what comes behind it.
+    """The next trees behind a position.  With ``old`` those are enough that ended by then (µs);
+    what ended later than ``now``, as after the clock was set back, says nothing of what is behind.
     """
     trees: list[tuple[int, EndedTree]] = []
     problems: list[tuple[str, str]] = []

@@ -1,0 +1,1 @@
+"""Having go, beside runs at work, what a retention does not keep (``passes.py``)."""
