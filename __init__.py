@@ -49,6 +49,7 @@ __all__ = [
     "Receipt",
     "RestorePolicy",
     "Resumable",
+    "Retention",
     "Run",
     "RunContext",
     "RunOutcome",

@@ -242,11 +242,10 @@ class Pipeline:
         contents: Contents | None = None,
         expect: tuple[int, int] | None = None,
     ) -> Receipt:
-        """Put an event, with the ``contents`` of its parts, into the inbox of whom ``to`` and
-        ``by`` name, or the event itself; if the run is as ``expect`` says, where that is given
-        (``Delivery.expect``).  The receipt tells what became of it; what is rejected, as
-        all is from ``close`` on, and somebody counts on is a dead letter.  ``done`` is called
-        then, too.  Raises as ``check``."""
+        """Put an event, with the ``contents`` of its parts, into the inbox of whom ``to`` and ``by``
+        name, or the event itself, if that is as ``expect`` says.  The receipt tells what became of
+        it; what is rejected, as all is from ``close`` on, and somebody counts on is a dead letter.
+        ``done`` is called then, too.  Raises as ``check``."""
         receipt = Receipt()
         if self.is_closed:
             receipt.settle("rejected", "hub closed")

@@ -212,7 +212,6 @@ class Runtime(RunAccess):
         self._grace = grace
         self._timing: TaskHandle[Any, None] | None = None
         self._passes = retention_passes(services, retention)
-        self._removing: TaskHandle[Any, None] | None = None
         self._stop_serving: Callable[[], None] | None = None
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────
@@ -267,7 +266,7 @@ class Runtime(RunAccess):
         if self._is_worker:
             await self._scheduler.begin()
             if self._passes is not None:
-                self._removing = self.hub.tasks.start(self._passes.run(), name="hubbub retention")
+                self._passes.begin()
         self.runs.quarantine.report_folders(self.hub.journal.problems)
 
     async def __aexit__(
@@ -287,8 +286,8 @@ class Runtime(RunAccess):
             await self._abandon()
         self.phase.is_leaving = True
         self._scheduler.stop()
-        if self._removing is not None:
-            self._removing.cancel()
+        if self._passes is not None:
+            self._passes.stop()
         self.runs.stop()
         try:
             if exc_type is None and self._grace > 0:

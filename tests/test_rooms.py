@@ -128,7 +128,8 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "runtime/finding": (*HUB, "agents/state", "runtime/schedules", "runtime/inspection"),
     "runtime/removal": (*KERNEL, "runtime/stores/retention"),
     "runtime": (
-        *KERNEL, "runtime/removal", "runtime/stores/retention", "runtime/activities", "runtime/runs", "runtime/supervision", "runtime/schedules",
+        *KERNEL, "runtime/removal", "runtime/stores/retention",
+        "runtime/activities", "runtime/runs", "runtime/supervision", "runtime/schedules",
         "runtime/finding", "runtime/inspection", "runtime/timelines", "runtime/stores",
         "runtime/mcp",
     ),

@@ -15,7 +15,7 @@ ended, as its ``Retention`` says.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -35,6 +35,9 @@ from hubbub.runtime.stores.retention.trees import (
     silent_page,
     size_after,
 )
+
+if TYPE_CHECKING:
+    from anyio import TaskHandle
 
 __all__ = ["Removed", "RetentionPasses", "seconds_between"]
 
@@ -78,13 +81,22 @@ class RetentionPasses:
         self._retention = retention
         self._store = store
         self.removed = Removed()
+        self._task: TaskHandle[Any, None] | None = None
         self._told: dict[str, None] = {}
         self._size = 0
         self._counted = 0
         """The position up to which the events are counted in that."""
 
-    async def run(self) -> None:
-        """Make passes until cancelled."""
+    def begin(self) -> None:
+        """Make passes from now on, until ``stop``, or until the hub is closed."""
+        self._task = self._hub.tasks.start(self._run(), name="hubbub retention")
+
+    def stop(self) -> None:
+        """Make no more; idempotent.  What is on its way to the store is written."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
         every = seconds_between(self._retention)
         if self._retention.removes:
             await self._store.prepare_removals()

@@ -253,12 +253,14 @@ class SqliteStore(QueuedStore):
     keeps_all = True
 
     async def prepare_removals(self) -> None:
+        """See ``RemovesTrees``.  Nothing is written meanwhile."""
         try:
             await self._writing.run(self._writer.prepare_removals)
         except sqlite3.Error as error:
             await self._fail(error)
 
     async def put_by(self, run_ids: Sequence[str]) -> None:
+        """See ``RemovesTrees``."""
         if self._mirror is not None:
             await self._mirror.forget(run_ids)
 

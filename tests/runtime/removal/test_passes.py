@@ -1,0 +1,192 @@
+"""``Runtime(retention=…)``: what is not kept goes beside runs at work, and nothing else changes."""
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from support.pruned_stores import DAY, problems
+from support.stores import agents
+
+from hubbub import Message, Retention, Runtime
+from hubbub.hub.errors import BadValue, UnknownRun
+from hubbub.hub.events import AgentComplete, HubGap
+from hubbub.hub.ports import Ports
+from hubbub.hub.store.memory import MemoryJournal
+from hubbub.hub.store.reader import StoreReader
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return "memory" if request.param == "memory" else f"sqlite:{tmp_path / 'store'}"
+
+
+async def roots_of(rt: Runtime) -> set[str]:
+    return await rt.hub.journal.inspect(lambda reader: {*reader.roots().values()})
+
+
+async def rows_of(rt: Runtime, run_id: str) -> int:
+    """How many rows name a run, wherever they are."""
+
+    def look(reader: StoreReader) -> int:
+        found: list[Any] = [row for row in reader.event_rows([run_id]) if row.lane != "hub"]
+        found += [*reader.accepted(run_id), *reader.waiting(run_id), *reader.tree(run_id)]
+        found += [key for key, note in reader.notes().items() if run_id in key or run_id in note]
+        return len(found)
+
+    return await rt.hub.journal.inspect(look)
+
+
+async def test_what_ended_long_ago_goes_and_all_else_stays(
+    store: str, ports: Ports, tmp_path: Path
+) -> None:
+    async with Runtime(agents(), store=store, ports=ports, retention=Retention(ended="2d")) as rt:
+        old = await rt.run("bot", "alone")
+        family = await rt.start("parent", "go", session_key="family")
+        await anyio.sleep(1)
+        await rt.hub.terminate(family.run_id)
+        await rt.finished(family.run_id)
+        chat = await rt.start("bot", Message("hello", key="k"), session_key="chat")
+        await chat.result()
+        await anyio.sleep(DAY)
+        young = await rt.run("bot", "young")
+        await anyio.sleep(1.5 * DAY)
+        assert await roots_of(rt) == {chat.run_id, young.run_id}
+        for gone in (old.run_id, family.run_id):
+            assert await rows_of(rt, gone) == 0
+            receipt = await rt.hub.send_to_run(gone, "are you there?")
+            assert (receipt.accepted, receipt.reason) == (False, "unknown")
+            with pytest.raises(UnknownRun):
+                await rt.result(gone)
+        again = await rt.start("parent", "go", session_key="family")
+        assert again.run_id != family.run_id
+        await rt.hub.terminate(again.run_id)
+        if store != "memory":
+            names = {place.name for place in (tmp_path / "store" / "agents").iterdir()}
+            assert chat.run_id in names and family.run_id not in names
+    if store != "memory":
+        assert problems(store) == []
+
+
+async def test_the_last_that_ended_stay_however_old_they_are(store: str, ports: Ports) -> None:
+    async with Runtime(agents(), store=store, ports=ports, retention=Retention(keep_last=3)) as rt:
+        runs = [(await rt.run("bot", f"number {number}")).run_id for number in range(70)]
+        await anyio.sleep(DAY)
+        assert await roots_of(rt) == {*runs[-3:]}
+
+
+async def test_beyond_a_size_the_oldest_go(store: str, ports: Ports) -> None:
+    retention = Retention(max_bytes="20kB", ended="30d")
+    async with Runtime(agents(), store=store, ports=ports, retention=retention) as rt:
+        runs = [(await rt.run("bot", f"number {number}")).run_id for number in range(60)]
+        await anyio.sleep(DAY)
+        kept = await roots_of(rt)
+        assert kept == {*runs[-len(kept) :]} and 1 < len(kept) < 60
+
+        def size(reader: StoreReader) -> int:
+            return sum(len(row.body) for row in reader.event_rows())
+
+        total = await rt.hub.journal.inspect(size)
+        assert 20_000 - 2 * total // len(kept) < total <= 20_000
+
+
+async def test_a_tree_of_which_nothing_is_heard_is_ended_and_goes_after_that(
+    store: str, ports: Ports
+) -> None:
+    retention = Retention(silent="10d", ended="2d")
+    async with Runtime(agents(), store=store, ports=ports, retention=retention) as rt:
+        quiet = await rt.start("bot", "hello", session_key="quiet")
+        lively = await rt.start("bot", "hello", session_key="lively")
+        await quiet.result()
+        endings: list[AgentComplete] = []
+        with rt.hub.subscribe("agent:complete", endings.append):
+            for day in range(11):
+                await rt.hub.send_to_run(lively.run_id, f"day {day}")
+                await anyio.sleep(DAY)
+        assert [(x.run_id, x.outcome) for x in endings] == [(quiet.run_id, "terminated")]
+        assert "silent for 864,000 seconds" in (endings[0].reason or "")
+        assert await roots_of(rt) == {quiet.run_id, lively.run_id}
+        await rt.hub.send_to_run(lively.run_id, "once more")
+        await anyio.sleep(3 * DAY)
+        assert await roots_of(rt) == {lively.run_id}
+
+
+async def test_what_waits_for_somebody_is_never_silent(store: str, ports: Ports) -> None:
+    retention = Retention(silent="1d")
+    async with Runtime(agents(), store=store, ports=ports, retention=retention) as rt:
+        family = await rt.start("parent", "go", session_key="family")
+        timed = await rt.start("bot", "hello", session_key="timed", timeout=30 * DAY)
+        await anyio.sleep(10 * DAY)
+        live = await rt.hub.journal.runs()
+        assert {family.run_id, timed.run_id} <= {info.run_id for info in live}
+        await rt.hub.terminate(family.run_id)
+
+
+async def test_a_cursor_into_what_is_gone_yields_a_gap(store: str, ports: Ports) -> None:
+    async with Runtime(agents(), store=store, ports=ports, retention=Retention(ended="1d")) as rt:
+        await rt.run("bot", "old")
+        async with rt.hub.subscribe("*", after="start") as events:
+            async for _ in events:
+                cursor = events.cursor
+                break
+        await anyio.sleep(DAY)
+        await rt.run("bot", "young")
+        await anyio.sleep(0.5 * DAY)
+        async with rt.hub.subscribe("*", after=cursor) as events:
+            async for event in events:
+                assert isinstance(event, HubGap)
+                break
+        with pytest.raises(BadValue, match="no longer kept"):
+            await rt.hub.read(after=cursor)
+
+
+async def test_the_last_event_of_the_store_stays_so_that_no_position_is_used_twice(
+    tmp_path: Path, ports: Ports
+) -> None:
+    store = f"sqlite:{tmp_path / 'store'}"
+    for round_ in range(3):
+        async with Runtime(agents(), store=store, ports=ports, retention=Retention(ended=60)) as rt:
+            tip = rt.hub.journal.tip
+            run = await rt.run("bot", f"round {round_}")
+            assert rt.hub.journal.tip > tip
+            await anyio.sleep(DAY)
+            assert await roots_of(rt) == {run.run_id}
+            tip = rt.hub.journal.tip
+    assert problems(store) == []
+
+
+async def test_a_message_that_comes_before_an_end_by_silence_keeps_the_tree(
+    store: str, ports: Ports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hubbub.runtime.removal import passes
+
+    async with Runtime(agents(), store=store, ports=ports, retention=Retention(silent="1d")) as rt:
+        chat = await rt.start("bot", "hello", session_key="chat")
+        await chat.result()
+        look = passes.RetentionPasses._look
+
+        async def spoken_to_meanwhile(self: Any, at: Any) -> Any:
+            page = await look(self, at)
+            if page.trees:
+                await rt.hub.send_to_run(chat.run_id, "still there?")
+            return page
+
+        monkeypatch.setattr(passes.RetentionPasses, "_look", spoken_to_meanwhile)
+        await anyio.sleep(1.05 * DAY)
+        (info,) = await rt.hub.journal.runs()
+        assert info.run_id == chat.run_id and info.inbox == "open"
+
+
+class Foreign(MemoryJournal):
+    """A store from which nothing goes."""
+
+    prepare_removals = property()  # type: ignore[assignment]
+
+
+def test_what_is_no_retention_or_no_store_for_one_is_refused_in_one_line() -> None:
+    with pytest.raises(BadValue, match="retention: expected a Retention, not str"):
+        Runtime(store="memory", retention="30d")  # type: ignore[arg-type]
+    with pytest.raises(BadValue, match="use hubbub prune at rest"):
+        Runtime(store=Foreign(), retention=Retention(ended=1))
