@@ -240,12 +240,11 @@ class Pipeline:
         by: By = "run",
         request: RequestKey | None = None,
         contents: Contents | None = None,
-        expect: tuple[int, int] | None = None,
     ) -> Receipt:
-        """Put an event, with the ``contents`` of its parts, into the inbox of whom ``to`` and ``by``
-        name, or the event itself, if that is as ``expect`` says.  The receipt tells what became of
-        it; what is rejected, as all is from ``close`` on, and somebody counts on is a dead letter.
-        ``done`` is called then, too.  Raises as ``check``."""
+        """Put an event, with the ``contents`` of its parts, into the inbox of whom ``to`` and
+        ``by`` name, or the event itself.  The receipt tells what became of it; what is rejected, as
+        all is from ``close`` on, and somebody counts on is a dead letter.  ``done`` is called
+        then, too.  Raises as ``check``."""
         receipt = Receipt()
         if self.is_closed:
             receipt.settle("rejected", "hub closed")
@@ -257,7 +256,7 @@ class Pipeline:
         if to is not None and to != "":
             check_label(ARGUMENTS.get(by, "run_id"), to)
         delivery = self.addressing.delivery(event, to=to, by=by)
-        delivery.request, delivery.contents, delivery.expect = request, contents, expect
+        delivery.request, delivery.contents = request, contents
         if delivery.needs:
             delivery.refusal_of_contents = self.contents.refusal(delivery.needs, contents or {})
         receipt.run_id, receipt.key = delivery.to, delivery.key

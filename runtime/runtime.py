@@ -177,7 +177,6 @@ class Runtime(RunAccess):
         check_role(role, capacity, replace_agents, hub.share.sharing)
         self.ports = hub.ports
         self._is_worker, self._capacity = role == "worker", capacity
-        self._replaces = replace_agents
         has_servers = self._is_worker and self.definitions.servers
         self._servers = McpServers(self.definitions, hub) if has_servers else None
         live = LiveRuns()
@@ -209,7 +208,7 @@ class Runtime(RunAccess):
         )
         self._calls = InlineCalls(services, self.outcomes, self.runs)
         super().__init__(services, self.outcomes, families.look_at, accounts)
-        self._grace = grace
+        self._grace, self._replaces = grace, replace_agents
         self._timing: TaskHandle[Any, None] | None = None
         self._passes = retention_passes(services, retention)
         self._stop_serving: Callable[[], None] | None = None

@@ -133,9 +133,12 @@ class RetentionPasses:
             page = await self._look(partial(silent_page, after=after, since=since))
             after, is_over = page.after, page.is_over
             for tree in page.trees:
-                event = SessionTerminate(reason=reason)
-                receipt = self._hub.pipeline.deliver(event, to=tree.root_run_id, expect=tree.expect)
-                self.removed.silent += (await receipt).status == "accepted"
+                end = self._hub.addressing.delivery(
+                    SessionTerminate(reason=reason), to=tree.root_run_id
+                )
+                end.expect = tree.expect
+                await self._commit(Commit(deliveries=(end,), about=tree.root_run_id))
+                self.removed.silent += end.outcome == "accepted"
 
     # ── what has ended ───────────────────────────────────────────────────────────────────────
 
@@ -195,10 +198,8 @@ class RetentionPasses:
         except HubbubError as error:
             self._keep(tree.root_run_id, str(error))
             return
-        done = anyio.Event()
-        commit = Commit(gone=run_ids, about=tree.root_run_id, after=lambda _: done.set())
-        self._hub.pipeline.submit(commit)
-        await done.wait()
+        commit = Commit(gone=run_ids, about=tree.root_run_id)
+        await self._commit(commit)
         if commit.error:
             if commit.error != "conflict" and not self._journal.failure:
                 self._keep(tree.root_run_id, commit.error)
@@ -210,6 +211,12 @@ class RetentionPasses:
         removed = self.removed
         removed.trees, removed.runs = removed.trees + 1, removed.runs + len(run_ids)
         removed.events += tree.events
+
+    async def _commit(self, commit: Commit) -> None:
+        done = anyio.Event()
+        commit.after = lambda _: done.set()
+        self._hub.pipeline.submit(commit)
+        await done.wait()
 
     def _keep(self, root: str, problem: str) -> None:
         """A tree stays although it should go: say so, once."""
