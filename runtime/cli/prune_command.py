@@ -88,7 +88,7 @@ def _retention(ended: str | None, keep_last: int | None, max_bytes: str | None) 
     return Retention(
         ended=None if ended is None else seconds_of("--ended", ended),
         keep_last=keep_last,
-        max_bytes=None if max_bytes is None else bytes_of("--max-bytes", max_bytes),
+        max_bytes=None if max_bytes is None else bytes_of("--max-bytes", max_bytes, bare=True),
     )
 
 

@@ -28,7 +28,13 @@ from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.reader import StoreReader
 from hubbub.hub.store.store import RemovesTrees
 from hubbub.runtime.kernel.services import Services
-from hubbub.runtime.stores.retention.retention import EndedTree, Retention, goes
+from hubbub.runtime.stores.retention.retention import (
+    EndedTree,
+    Retention,
+    goes,
+    old_since,
+    silent_since,
+)
 from hubbub.runtime.stores.retention.trees import (
     ended_page,
     first_of_last,
@@ -125,7 +131,7 @@ class RetentionPasses:
 
     async def _end_silent(self) -> None:
         assert isinstance(self._retention.silent, int | float)
-        since = self._retention.silent_since(self._clock.now())
+        since = silent_since(self._retention, self._clock.now())
         assert since is not None
         reason = SILENT.format(seconds=self._retention.silent)
         after, is_over = 0, False
@@ -148,7 +154,7 @@ class RetentionPasses:
             await self._measure()
         first = LAST if retention.keep_last is None else await self._first_kept(retention.keep_last)
         # Beyond a size the young go as well.
-        old = retention.old_since(now) if retention.most is None else None
+        old = old_since(retention, now) if retention.most is None else None
         after, is_over = 0, False
         while not is_over:
             page = await self._look(partial(ended_page, after=after, old=old, now=now))

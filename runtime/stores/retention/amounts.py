@@ -44,14 +44,14 @@ def _check(what: str, seconds: float) -> None:
         raise BadValue(what, f"expected {LIMIT_OF_TIME}")
 
 
-def bytes_of(what: str, size: Size) -> int:
+def bytes_of(what: str, size: Size, *, bare: bool = False) -> int:
     """A size in bytes.  Raises ``BadValue`` for what is none, or not above 0; ``what`` is what that
-    calls it."""
+    calls it, and ``bare`` whether a text may be a number alone."""
     if isinstance(size, str):
         found = _SIZE.fullmatch(size)
         count = int(float(found[1]) * _UNITS[found[2]]) if found else 0
-        if not 0 < count <= MAX_COUNT:
-            wanted = "expected how much, above 0: 500MB, 10GB, 10000"
+        if not 0 < count <= MAX_COUNT or not (bare or (found and found[2])):
+            wanted = f"expected how much, above 0: 500MB, 10GB{', 10000' if bare else ''}"
             raise BadValue(f"{what} {size[:40]}", wanted)
         return count
     check_counts(1, **{what: size})

@@ -23,7 +23,7 @@ from hubbub.hub.errors import BadValue
 from hubbub.hub.values import check_counts
 from hubbub.runtime.stores.retention.amounts import Size, Span, bytes_of, seconds_of
 
-__all__ = ["EndedTree", "Retention", "goes", "trees_to_go"]
+__all__ = ["EndedTree", "Retention", "goes", "old_since", "silent_since", "trees_to_go"]
 
 SECOND: Final = 1_000_000
 
@@ -65,7 +65,9 @@ class Retention(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not (self.removes or self.silent is not None):
-            raise BadValue("retention", "it says nothing; give ended, keep_last or max_bytes")
+            raise BadValue(
+                "retention", "it says nothing; give ended, silent, keep_last or max_bytes"
+            )
         for what in ("ended", "silent"):
             if (span := getattr(self, what)) is not None:
                 force_setattr(self, what, seconds_of(what, span))
@@ -85,13 +87,15 @@ class Retention(Struct, frozen=True, kw_only=True):
         assert not isinstance(self.max_bytes, str)
         return self.max_bytes
 
-    def old_since(self, now: int) -> int | None:
-        """What ended by then (µs) is old; ``None`` where nothing is by its age."""
-        return None if self.ended is None else now - _micros(self.ended)
 
-    def silent_since(self, now: int) -> int | None:
-        """What nothing was heard of after then (µs) is silent; ``None`` where nothing is."""
-        return None if self.silent is None else now - _micros(self.silent)
+def old_since(retention: Retention, now: int) -> int | None:
+    """What ended by then (µs) is old; ``None`` where nothing is by its age."""
+    return None if retention.ended is None else now - _micros(retention.ended)
+
+
+def silent_since(retention: Retention, now: int) -> int | None:
+    """What nothing was heard of after then (µs) is silent; ``None`` where nothing is."""
+    return None if retention.silent is None else now - _micros(retention.silent)
 
 
 def _micros(span: Span) -> int:
@@ -108,7 +112,7 @@ def goes(tree: EndedTree, retention: Retention, now: int, size: int, *, is_last:
     """
     if is_last or not retention.removes:
         return False
-    if (last := retention.old_since(now)) is not None and tree.ended_at <= last:
+    if (last := old_since(retention, now)) is not None and tree.ended_at <= last:
         return True
     if retention.most is not None:
         return size > retention.most
@@ -124,7 +128,7 @@ def trees_to_go(
         return []
     oldest = sorted(trees, key=lambda tree: (tree.ended_at, tree.root_run_id))
     candidates = oldest[: max(0, len(oldest) - (retention.keep_last or 0))]
-    last = retention.old_since(now)
+    last = old_since(retention, now)
     count = sum(tree.ended_at <= last for tree in candidates) if last is not None else 0
     if last is None and retention.most is None:
         count = len(candidates)

@@ -89,7 +89,7 @@ def test_what_only_ends_what_is_silent_lets_nothing_go() -> None:
 @pytest.mark.parametrize(
     ("limits", "words"),
     [
-        ({}, "it says nothing; give ended, keep_last or max_bytes"),
+        ({}, "it says nothing; give ended, silent, keep_last or max_bytes"),
         ({"ended": 0}, "ended: expected seconds above 0"),
         ({"ended": timedelta()}, "ended: expected seconds above 0"),
         ({"ended": timedelta(days=-1)}, "ended: expected seconds from 0"),
@@ -103,6 +103,7 @@ def test_what_only_ends_what_is_silent_lets_nothing_go() -> None:
         ({"ended": "9999999999999999999999w"}, "expected how long"),
         ({"silent": 0}, "silent: expected seconds above 0"),
         ({"silent": "a" * 5_000}, "expected how long"),
+        ({"max_bytes": "5"}, "max_bytes 5: expected how much, above 0: 500MB, 10GB"),
         ({"max_bytes": "0GB"}, "max_bytes 0GB: expected how much, above 0: 500MB"),
         ({"max_bytes": "9999999999TB"}, "expected how much, above 0"),
         ({"ended": None, "silent": None}, "it says nothing"),
