@@ -16,7 +16,8 @@ Rules
 * Values of six characters and more are found anywhere, shorter ones as whole tokens, blank ones
   not at all; of a value with several lines also each line of six characters and more.
 * Of a value that was cut by who quotes it (``'sk-ant...9xQ'``, as pydantic and reprlib do) both
-  ends are found beside the dots, from six characters on.
+  ends are found beside the dots, from six characters on; of one that ends anywhere (``int``
+  quotes 200 characters) its first forty, and what follows of it.
 * Base64 is found at each of its three alignments, by the part that depends on the value alone;
   base32 so at its five.
 * A text is masked before it is cut: half a value is no longer found.
@@ -30,7 +31,7 @@ and members as well: ``Masker.error`` makes one to be shown in its place (``exce
 import re
 from base64 import b32encode, b64encode
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Final, NamedTuple
 
 from hubbub.hub.masking.exceptions import shown
@@ -52,6 +53,10 @@ MAX_DOTS: Final = 2_000
 
 LONG: Final = 6
 """Characters from which on a value is looked for anywhere."""
+
+BEGINNING: Final = 40
+"""Bytes of a longer value that are taken for it, whatever follows: more than begin many a token
+of the same kind, and fewer than anything cuts that quotes values."""
 
 
 class Masker:
@@ -103,6 +108,7 @@ class Masker:
             yield from _places(reading, self._values)
             yield from _places(reading, self._encoded)
             yield from _ends(reading, self._values)
+            yield from _beginnings(reading, self._values)
             if b"\n" in reading.text:  # Base64 may be broken into lines.
                 yield from _places(without_breaks(reading), self._encoded)
 
@@ -192,6 +198,23 @@ def _ends(reading: TextReading, needles: Iterable[_Needle]) -> Iterator[tuple[in
                 end = text.rfind(tail, right, end - 1) + LONG
             if end >= right + LONG:
                 yield reading.place(right, end - 1)
+
+
+def _beginnings(reading: TextReading, needles: Iterable[_Needle]) -> Iterator[tuple[int, int]]:
+    """Where long needles begin, up to where the text goes on otherwise."""
+    text = reading.text
+    for value, *_ in needles:
+        if len(value) <= BEGINNING:
+            continue
+        head = value[:BEGINNING]
+        start = text.find(head)
+        while start >= 0:
+            size = BEGINNING
+            rest = zip(text[start + size : start + len(value)], value[size:], strict=False)
+            size += sum(takewhile(bool, (one == other for one, other in rest)))
+            end = start + size
+            yield reading.place(start, end - 1)
+            start = text.find(head, end - BEGINNING + 1)
 
 
 def _is_token(text: bytes, start: int, end: int) -> bool:

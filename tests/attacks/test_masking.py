@@ -95,6 +95,34 @@ def test_both_ends_of_a_value_that_was_cut_are_masked(
     assert Masker([value])(f"{noise}'{cut}'{noise}") == f"{noise}'{MASK}{dots}{MASK}'{noise}"
 
 
+@given(value=st.text(characters, min_size=60, max_size=600).filter(lambda v: len(v.strip()) >= 60),
+       shown=st.integers(50, 600), form=st.sampled_from((str, repr, json.dumps)),
+       after=st.sampled_from(("", "'", " is no number", "\n")))  # fmt: skip
+@settings(max_examples=examples(200))
+def test_nothing_is_left_of_a_long_value_that_was_cut_without_a_sign(
+    value: str, shown: int, form: Callable[[str], str], after: str
+) -> None:
+    quoted = form(value[:shown])
+    masked = Masker([value])(f"invalid: {quoted}{after}")
+    assert value[:40] not in masked
+    assert len(masked) < len("invalid: ") + len(MASK) + len(after) + 8
+
+
+def test_what_python_quotes_of_a_value_that_is_no_number_is_masked() -> None:
+    value = "".join(f"{chr(97 + i * 7 % 26)}{i % 10}" for i in range(150))
+    with pytest.raises(ValueError, match="invalid literal") as raised:
+        int(value)
+    assert value[:190] in str(raised.value)
+    masked = Masker([value])(str(raised.value))
+    assert masked == f"invalid literal for int() with base 10: '{MASK}"
+
+
+def test_a_value_that_repeats_itself_is_masked_in_bounded_time() -> None:
+    values = ["a" * 1_000 + "b", "ab" * 500 + "c"]
+    assert Masker(values)("a" * 100_000) == MASK
+    assert Masker(values)("ab" * 50_000) == MASK
+
+
 @G06
 def test_what_pydantic_and_reprlib_quote_of_a_value_is_masked() -> None:
     value = "sk-ant-api03-Qw3rTyQw3rTyQw3rTyQw3rTyQw3rTyQw3rTyQw3rTyQw3rTy"
