@@ -10,7 +10,7 @@ from typing import Any, Literal
 import anyio
 from msgspec import Struct
 
-__all__ = ["Aim", "Figure", "Loop", "on_loop", "rounds_of", "timed", "versus"]
+__all__ = ["Aim", "Figure", "Loop", "cost", "on_loop", "rate", "rounds_of", "timed", "versus"]
 
 Loop = Literal["asyncio", "trio"]
 Work = Callable[[int], Awaitable[float]]
@@ -30,6 +30,16 @@ class Aim(Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.sign} {self.value:,g}{' × floor' if self.of_floor else ''}"
+
+
+def cost(loop: Loop, times: float) -> Aim:
+    """At most so many times the floor's; on Trio 1.4 times as much, for its own tasks cost more."""
+    return Aim("<=", round(times * (1.4 if loop == "trio" else 1), 3), of_floor=True)
+
+
+def rate(loop: Loop, share: float) -> Aim:
+    """At least this share of the floor's rate; on Trio a 1.4th of it."""
+    return Aim(">=", round(share / (1.4 if loop == "trio" else 1), 3), of_floor=True)
 
 
 class Figure(Struct, frozen=True, kw_only=True):

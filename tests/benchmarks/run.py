@@ -16,6 +16,7 @@ from time import perf_counter
 
 import cache_figures
 import child_figures
+import code_figures
 import compaction_figures
 import durable_figures
 import http_figures
@@ -32,17 +33,21 @@ from figures import Figure, Loop
 Benchmark = Callable[[Loop, int, float], Figure]
 
 BENCHMARKS: dict[str, Benchmark] = {
+    "stream": hub_figures.stream,
     "streams": hub_figures.streams,
     "wakeups": hub_figures.wakeups,
     "callbacks": hub_figures.callbacks,
     "ask": hub_figures.ask_in_turn,
     "callers": hub_figures.ask_together,
-    "code-agents": hub_figures.code_agents,
+    "code-agents": code_figures.code_agents,
+    "code-idle": code_figures.code_idle,
+    "code-wake": code_figures.code_wake,
     "parked": run_figures.parked,
     "turned": run_figures.turned,
     "memory": run_figures.parked_memory,
     "run": run_figures.run_time,
     "calls": run_figures.run_calls,
+    "live-memory": run_figures.live_memory,
     "together": run_figures.together,
     "delegation": child_figures.delegation,
     "waiting": child_figures.waiting_parents,
