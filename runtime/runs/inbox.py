@@ -1,8 +1,9 @@
 """``RunInbox``: the messages of a code run, and their one reader, one message at a time."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import Self
 
 import anyio
@@ -28,7 +29,8 @@ class RunInbox:
         self.run = run
         self.refuse_inside_step = refuse_inside_step
         """Raises ``InsideStep`` in code that is part of a step."""
-        self.messages: deque[SessionMessage] = deque()
+        self.messages: deque[SessionMessage] | tuple[()] = ()
+        """No deque while nothing waits: of an idle agent it would be a tenth of its memory."""
         self.reader: InboxReader | None = None
 
     @property
@@ -42,12 +44,25 @@ class RunInbox:
 
     def put(self, message: SessionMessage) -> None:
         """Keep a message for the agent to read."""
-        self.messages.append(message)
+        if self.messages:
+            self.messages.append(message)
+        else:
+            self.messages = deque((message,))
         self.notify()
+
+    def pop(self) -> SessionMessage | None:
+        """The first message, which then waits no longer; ``None`` where there is none."""
+        messages = self.messages
+        if not messages:
+            return None
+        message = messages.popleft()
+        if not messages:
+            self.messages = ()
+        return message
 
     def put_again(self, messages: Iterable[SessionMessage]) -> None:
         """These were consumed by an earlier execution: they come first."""
-        self.messages.extendleft(reversed(tuple(messages)))
+        self.messages = deque((*messages, *self.messages)) or ()
 
     def notify(self) -> None:
         """There is a message to read, or will never be one again."""
@@ -111,6 +126,11 @@ class InboxReader:
         """Called when there is a message to read, or will never be one again."""
 
     @property
+    def run(self) -> CodeScope:
+        """The run that reads."""
+        return self._run
+
+    @property
     def run_id(self) -> str:
         """Whose inbox it is."""
         return self._run.lane.run_id
@@ -132,10 +152,10 @@ class InboxReader:
 
     def next_nowait(self) -> SessionMessage | None:
         """The next message, if it is there."""
-        messages = self._inbox.messages
-        if self._run.is_over or not messages:
+        message = None if self._run.is_over else self._inbox.pop()
+        if message is None:
             return None
-        message = self._current = messages.popleft()
+        self._current = message
         CURRENT_READER.set(self.token)
         return self._with_files(message) if message.files else message
 
@@ -163,19 +183,9 @@ class InboxReader:
         if not self._is_handlers:
             self.consume()
 
-    @contextmanager
-    def waiting(self, *, for_others: bool = False) -> Iterator[None]:
+    def waiting(self, *, for_others: bool = False) -> AbstractContextManager[None]:
         """Inside, the code waits for the next message; ``for_others``: or for other runs."""
-        run = self._run
-        run.will_wait()
-        # Maybe for what its children say, which then must not wait for its place.
-        others = for_others or bool(run.thread.children)
-        self.is_waiting = True
-        try:
-            with run.shared.keeper.waiting() if others else nullcontext():
-                yield
-        finally:
-            self.is_waiting = False
+        return _Waiting(self, for_others)
 
     def release(self) -> None:
         """Let another one read.  A handler's current message is consumed when it returns."""
@@ -183,6 +193,44 @@ class InboxReader:
         self.on_message = _nothing
         if self._is_handlers and self._inbox.reader is self:
             self._inbox.reader = None
+
+
+class _Waiting:
+    """A wait of a reader: a plain object, which an idle agent keeps, smaller than a generator."""
+
+    __slots__ = ("_for_others", "_others", "_reader")
+
+    def __init__(self, reader: InboxReader, for_others: bool) -> None:
+        self._reader = reader
+        self._for_others = for_others
+        self._others: AbstractContextManager[None] | None = None
+
+    def __enter__(self) -> None:
+        reader = self._reader
+        run = reader.run
+        run.will_wait()
+        reader.is_waiting = True
+        # Maybe for what its children say, which then must not wait for its place.
+        if self._for_others or run.thread.children:
+            others = run.shared.keeper.waiting()
+            try:
+                others.__enter__()
+            except BaseException:
+                reader.is_waiting = False
+                raise
+            self._others = others
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if self._others is not None:
+                self._others.__exit__(kind, error, trace)
+        finally:
+            self._reader.is_waiting = False
 
 
 class MessageStream(InboxReader):
