@@ -141,6 +141,10 @@ class OpenStream(Protocol):
         """Look again at what there is."""
         ...
 
+    def removed(self, root_run_id: str, run_ids: Collection[str], last: int) -> None:
+        """A tree, of which this is the last position, goes from the journal."""
+        ...
+
 
 class Relay(Protocol):
     """What brings deltas to other processes and from them, as the dispatcher knows it."""
@@ -222,6 +226,11 @@ class Dispatcher:
         """Have every stream tell its reader."""
         for stream in tuple(self.streams):
             stream.wake()
+
+    def removed(self, root_run_id: str, run_ids: Collection[str], last: int) -> None:
+        """Have every stream that has not come that far say that it missed something."""
+        for stream in tuple(self.streams):
+            stream.removed(root_run_id, run_ids, last)
 
     def has(self, type_: str, *, run_id: str = "", root_run_id: str = "") -> bool:
         """Whether anybody would get an event of this type; guards costly payloads."""

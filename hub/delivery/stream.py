@@ -44,8 +44,8 @@ class EventStream(Generic[E]):
     called, after what is buffered.  When the store has failed, reading raises ``StoreFailed`` in
     the place of what would come; it can be read on after that, and has what is not recorded.  A
     consumer that falls more than ``buffer`` events behind gets one ``HubGap`` in the place of what
-    it missed, or, with ``lossless=True``, reads the missing durable events from the journal.  One
-    consumer at a time.
+    it missed, or, with ``lossless=True``, reads the missing durable events from the journal: all
+    that are kept, with a ``HubGap`` before where some have gone meanwhile.  One consumer at a time.
 
     A stream of classes (``EventStream[AgentText]``) yields nothing else: it raises
     ``EventsMissed`` in the place of the gap, and can be read on after it.
@@ -73,6 +73,7 @@ class EventStream(Generic[E]):
         "_outlives_store",
         "_position",
         "_reading",
+        "_removed",
         "_room",
         "_selection",
         "_shown",
@@ -118,6 +119,8 @@ class EventStream(Generic[E]):
         self._after = after
         self._start = self._position = dispatcher.dispatched
         self._reading = after is not None
+        self._removed = False
+        """Whether something went from the journal that it would have come to."""
         self._until: Callable[[Event], bool] | None = None
         self._shown: Patterns | None = None
         self._mark: Callable[[str], Event] | None = None
@@ -174,6 +177,15 @@ class EventStream(Generic[E]):
             # journal is read from here on; a cursor would do too, unless its event is dropped.
             self._position = self._dispatcher.dispatched - bool(event.lane)
             self._dispatcher.detach(self.subscription)
+
+    def removed(self, root_run_id: str, run_ids: Collection[str], last: int) -> None:
+        """A tree, of which this is the last position, goes from the journal."""
+        scope = self._selection
+        is_behind = self._after is None and (self._reading or (self._lossless and self._dropped))
+        if is_behind and self._position < last:
+            self._removed |= (
+                scope.run_id is None or scope.run_id in run_ids
+            ) and scope.root_run_id in (None, root_run_id)
 
     def close(self) -> None:
         """End the stream after what is buffered; idempotent."""
@@ -379,6 +391,9 @@ class EventStream(Generic[E]):
         events, reached = await self._dispatcher.journal.read(
             self._selection, after=self._position, until=until, limit=PAGE
         )
+        if self._removed:  # Said before what follows, which is read again.
+            self._removed = False
+            return self._gap(reason="removed")
         self._position = reached
         self._buffer.extend(self._without_messages(events))
         # No await from here on: what is compared must hold when it is attached.

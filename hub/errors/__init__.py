@@ -226,13 +226,15 @@ class EventsMissed(CallerError):
     """A stream of classes has missed events; it may be read on, or opened ``after=cursor``."""
 
     def __init__(self, dropped: int, reason: str, cursor: str) -> None:
-        self.dropped = dropped
-        self.reason = reason
-        self.cursor = cursor
+        self.dropped, self.reason, self.cursor = dropped, reason, cursor
         what = (f"{dropped} events" if dropped else "events") + (f" ({reason})" if reason else "")
         remedy = "read faster, give lossless=True or a larger buffer"
         if reason == "unknown cursor":
             remedy = "this cursor is not of this store, or no longer kept; begin at START"
+        if reason == "removed":
+            remedy = (
+                "a retention removed them before they were read; read faster, or keep them longer"
+            )
         end = "or name HubGap among the classes to get this as an event"
         super().__init__(f"the stream has missed {what}; {remedy}, {end}")
 

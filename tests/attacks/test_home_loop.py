@@ -239,7 +239,8 @@ LEFT_OUT: Final[dict[type, dict[str, str]]] = {
         "scoped": "sets a variable of the caller's own",
     },
     EventStream: {
-        "__aenter__": MAKES, "end_after": OWN, "mark_live": OWN, "outlive_store": OWN, "wake": OWN,
+        "__aenter__": MAKES, "end_after": OWN, "mark_live": OWN, "outlive_store": OWN,
+        "removed": OWN, "wake": OWN,
     },
     Channels: {},
     ExecutableAgent: {},

@@ -5,7 +5,7 @@ In a store of any size a look is short: what ended first comes first, and no mor
 may go, and, of trees that live, a page at a time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -18,7 +18,7 @@ from hubbub.runtime.stores.retention.retention import EndedTree
 
 __all__ = [
     "PAGE", "EndedPage", "EndedRun", "SilentPage", "SilentTree", "ended_page", "ended_tree",
-    "first_of_last", "silent_page", "size_after",
+    "first_of_last", "last_position", "silent_page", "size_after",
 ]  # fmt: skip
 
 PAGE: Final = 20
@@ -115,6 +115,11 @@ def first_of_last(store: StoreReader, before: int, count: int) -> tuple[int, int
             if not count:
                 return end.position, 0
     return (ends[-1].position if len(ends) == ENDS else 0), count
+
+
+def last_position(store: StoreReader, run_ids: Collection[str]) -> int:
+    """Where the last event of some runs is; 0 without any."""
+    return next((row.position for row in store.event_rows(run_ids, backwards=True)), 0)
 
 
 def size_after(

@@ -10,7 +10,7 @@ from support.stores import agents
 
 from hubbub import Message, Retention, Runtime
 from hubbub.hub.errors import BadValue, UnknownRun
-from hubbub.hub.events import AgentComplete, HubGap
+from hubbub.hub.events import AgentComplete, Event, HubGap, SessionMessage
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.store.reader import StoreReader
@@ -140,6 +140,36 @@ async def test_a_cursor_into_what_is_gone_yields_a_gap(store: str, ports: Ports)
                 break
         with pytest.raises(BadValue, match="no longer kept"):
             await rt.hub.read(after=cursor)
+
+
+@pytest.mark.parametrize("scope", ["all", "gone", "kept"])
+async def test_a_subscriber_that_is_behind_is_told_of_what_went_before_it_was_read(
+    store: str, ports: Ports, scope: str
+) -> None:
+    async with Runtime(agents(), store=store, ports=ports, retention=Retention(ended="1d")) as rt:
+        chat = await rt.start("bot", "hello", session_key="chat")
+        await chat.result()
+        old = await rt.start("bot", "old")
+        run_id = {"all": None, "gone": old.run_id, "kept": chat.run_id}[scope]
+        async with rt.hub.subscribe("*", run_id=run_id, lossless=True, buffer=1) as events:
+            await rt.hub.terminate(old.run_id)
+            await rt.finished(old.run_id)
+            await rt.hub.send_to_run(chat.run_id, "and?")
+            await anyio.sleep(2 * DAY)
+            await rt.hub.send_to_run(chat.run_id, "still there?")
+            assert await rows_of(rt, old.run_id) == 0
+            heard: list[Event] = []
+            async for event in events:
+                heard.append(event)
+                is_last = isinstance(event, SessionMessage) and event.content == "still there?"
+                if is_last or (scope == "gone" and isinstance(event, HubGap)):
+                    break
+        gaps = [x.reason for x in heard if isinstance(x, HubGap)]
+        assert gaps == ([] if scope == "kept" else ["removed"])
+        if scope != "gone":
+            place = heard.index(next(x for x in heard if isinstance(x, HubGap))) if gaps else 0
+            said = [x.content for x in heard[place:] if isinstance(x, SessionMessage)]
+            assert said == ["and?", "still there?"]
 
 
 async def test_the_last_event_of_the_store_stays_so_that_no_position_is_used_twice(

@@ -1,5 +1,6 @@
 """A fork can ask another model and read other instructions, wherever and whenever it goes on."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -238,8 +239,9 @@ def test_the_command_makes_a_fork_that_asks_another_model(
 
 
 def test_a_fork_that_asks_another_model_is_repeated_by_the_test_that_is_made_of_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])  # Agents are looked for where a test is.
     store = f"sqlite:{tmp_path / 'store'}"
 
     async def work() -> str:
