@@ -1,0 +1,143 @@
+"""A year of one agent with a retention: a store on disk is as large, and a day costs as much, at
+its end as in the second month."""
+
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import anyio
+import pytest
+from msgspec import Struct, field
+from support.pruned_stores import DAY, problems
+
+from hubbub import Agent, AgentDefinition, Cron, FunctionModel, Message, Retention, Runtime
+from hubbub.hub.ports import Ports
+from hubbub.hub.store.reader import StoreReader
+from hubbub.runtime.stores.open import open_reader
+
+pytestmark = pytest.mark.anyio
+
+ENDED, SILENT, MONTH = 10, 20, 30
+KEPT = Retention(ended=ENDED * DAY, silent=SILENT * DAY)
+
+
+def clerk() -> AgentDefinition:
+    model = FunctionModel(lambda request: f"noted: {len(request.messages)}")
+    return Agent("clerk", "You keep the books.", model=model)
+
+
+class Month(Struct):
+    """What was measured after one, with the store closed."""
+
+    file: int
+    """Bytes of the database."""
+    cron: int
+    """Bytes of the events of the run that a schedule wakes each day, which never goes."""
+    other: int
+    """Bytes of all other events."""
+    calls: int
+    """Of functions, on its last day."""
+
+
+class Year(Struct, kw_only=True):
+    folder: Path
+    ports: Ports
+    store: Path = Path()
+    lives: int = 0
+    day: int = 0
+    ended: dict[str, int] = field(default_factory=dict)
+    """The day on which a run was closed."""
+    months: list[Month] = field(default_factory=list)
+
+    async def live(self, days: int) -> None:
+        self.store = self.folder / "store-0"
+        while self.day < days:
+            cron = Cron("books", "0 9 * * *", "clerk", "Close the books of yesterday.")
+            options: Any = {"schedules": [cron], "retention": KEPT, "ports": self.ports}
+            async with Runtime([clerk()], store=f"sqlite:{self.store}", **options) as rt:
+                calls = await self._month(rt)
+                if self.lives % 3 == 1:  # A killed process leaves what is on disk now.
+                    shutil.copytree(self.store, self.folder / f"store-{self.lives}")
+                    self.store = self.folder / f"store-{self.lives}"
+            self.lives += 1
+            self._measure(calls)
+
+    async def _month(self, rt: Runtime) -> int:
+        for day in range(MONTH - 1):
+            await self._day(rt)
+            if day == MONTH // 2:  # That of the last month is silent, or has ended.
+                await self._check(rt, {f"month-{self.lives - 1}"} if self.lives else set())
+        with counted_calls() as counted:
+            await self._day(rt)
+        await self._check(rt, set())
+        return counted[0]
+
+    async def _day(self, rt: Runtime) -> None:
+        for number in range(3):
+            key = f"case-{self.day}-{number}"
+            run = await rt.start("clerk", Message("12 euros", key="first"), session_key=key)
+            assert (await run.result()).output == "noted: 1"
+            assert (await run.ask("and tea?")) is not None
+            await run.close()
+            await run.finished()
+            self.ended[run.run_id] = self.day
+        talk = await rt.start("clerk", f"day {self.day}", session_key=f"month-{self.lives}")
+        await talk.result()
+        await anyio.sleep(DAY)
+        self.day += 1
+
+    async def _check(self, rt: Runtime, silent: set[str]) -> None:
+        """What ended is kept for its time, and no longer, and so is what is silent."""
+        keys = await rt.hub.journal.inspect(_keys)
+        young = {run for run, day in self.ended.items() if day > self.day - ENDED}
+        gone = {run for run, day in self.ended.items() if day < self.day - ENDED - 1}
+        assert young <= keys.keys() and not gone & keys.keys()
+        months = {key for key in keys.values() if key.startswith("month-")}
+        assert months == {f"month-{self.lives}", *silent}
+
+    def _measure(self, calls: int) -> None:
+        store = f"sqlite:{self.store}"
+        assert problems(store) == []
+        with open_reader(store) as reader:
+            cron = {row.run_id for row in reader.rows() if row.kind == "cron"}
+            sizes = [0, 0]
+            for row in reader.event_rows():
+                sizes[row.run_id in cron] += len(row.body)
+        file = (self.store / "hubbub.db").stat().st_size
+        self.months.append(Month(file=file, cron=sizes[1], other=sizes[0], calls=calls))
+
+
+def _keys(reader: StoreReader) -> dict[str, str]:
+    """The session keys of the conversations in a store."""
+    return {row.run_id: row.session_key or "" for row in reader.rows()}
+
+
+@contextmanager
+def counted_calls() -> Iterator[list[int]]:
+    counted = [0]
+
+    def count(frame: FrameType, event: str, _: Any) -> None:
+        counted[0] += event == "call"
+
+    sys.setprofile(count)
+    try:
+        yield counted
+    finally:
+        sys.setprofile(None)
+
+
+@pytest.mark.parametrize("months", [4, pytest.param(12, marks=pytest.mark.long)])
+async def test_a_store_is_as_large_and_a_day_costs_as_much_after_a_year(
+    tmp_path: Path, ports: Ports, months: int
+) -> None:
+    year = Year(folder=tmp_path, ports=ports)
+    await year.live(months * MONTH)
+    first, last = year.months[2], year.months[-1]  # The store was closed after both.
+    assert last.other <= first.other * 1.05
+    # What lives is as large as what it has said.
+    assert last.file - first.file <= 2 * (last.cron - first.cron) + 100_000
+    assert last.calls <= first.calls * 1.1
