@@ -127,6 +127,7 @@ class MemoryJournal:
             self._let_go(writes.gone)
         if writes.notes:
             self._notes.update(writes.notes)
+            self.forget_empty(writes.notes)
         self._ledger.writes = Writes()
         if commit.done is not None:
             commit.done(commit)

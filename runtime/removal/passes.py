@@ -160,21 +160,23 @@ class RetentionPasses:
         while not is_over:
             page = await self._look(partial(ended_page, after=after, old=old, now=now))
             after, is_over = page.after, page.is_over or page.after >= first
+            behind = after if retention.most is not None else 0
             for root, problem in page.problems:
                 self._keep(root, problem)
             for position, tree in page.trees:
                 is_last = position >= first
                 if goes(tree, retention, now, self._size, is_last=is_last):
                     await self._remove(tree)
-                elif retention.most is not None and tree.ended_at <= now:
-                    is_over = True  # All behind it are younger, and there is room.
+                elif not is_last and tree.ended_at <= now and position <= behind:
+                    is_over = True  # There is room, and all that follow are younger.
                     break
 
     async def _first_kept(self, count: int) -> int:
-        """Where the first of the roots ended that are among the last."""
-        place, left = LAST, count
+        """Where the first of the trees ended that are among the last."""
+        place, left, seen = LAST, count, set[str]()
         while left and place:
-            place, left = await self._look(partial(first_of_last, before=place, count=left))
+            look = partial(first_of_last, before=place, count=left, seen=seen)
+            place, left, seen = await self._look(look)
         return place
 
     async def _measure(self) -> None:

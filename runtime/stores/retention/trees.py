@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from hubbub.agents.state.prompts import LASTING
 from hubbub.hub.errors import HubbubError
-from hubbub.hub.store.reader import RunRow, StoreReader, decoded
+from hubbub.hub.store.reader import EventRow, RunRow, StoreReader, decoded
 from hubbub.runtime.stores.exchange.run_check import READ_ERRORS
 from hubbub.runtime.stores.retention.retention import EndedTree
 
@@ -27,7 +27,7 @@ PAGE: Final = 20
 EVENTS: Final = 2_000
 """Events whose sizes are added up together."""
 
-ENDS: Final = 1_000
+ENDS: Final = 200
 """Ends that are counted together."""
 
 _AT_REST: Final = ("parked", "waiting")
@@ -40,7 +40,8 @@ class EndedPage(Struct, frozen=True, kw_only=True):
     """Trees whose roots ended one after the other, in the store's order."""
 
     trees: Sequence[tuple[int, EndedTree]]
-    """Each with the position of the end of its root; those alone in which every run has ended."""
+    """Each with the position of the last end in it: that of its root, or of a child that outlived
+    it.  Those alone in which every run has ended."""
     after: int
     """The position behind which the next page begins."""
     is_over: bool
@@ -97,24 +98,44 @@ def ended_page(store: StoreReader, after: int, old: int | None, now: int) -> End
             is_kept = last is not None and any(row.run_id == last.run_id for row in rows)
             if rows and not is_kept and all(row.status == "ended" for row in rows):
                 runs = [(row.run_id, row.agent, row.seq + row.in_seq) for row in rows]
-                trees.append((end.position, ended_tree(store, root, runs)))
+                tree = ended_tree(store, root, runs)
+                place = _last_end(store, end, tree)
+                if end.run_id == root or end.position == place:  # A part comes with its last end.
+                    trees.append((place, tree))
         except (*READ_ERRORS, HubbubError) as error:
             problems.append((root, str(error)))
     after = ends[-1].position if ends else after
     return EndedPage(trees=trees, after=after, is_over=is_over, problems=problems)
 
 
-def first_of_last(store: StoreReader, before: int, count: int) -> tuple[int, int]:
-    """Of the roots that ended before a position, the last first: where the one ended with which the
-    ``count`` last are complete, or how far this has come; and how many of them are left to count.
+def _last_end(store: StoreReader, end: EventRow, tree: EndedTree) -> int:
+    """Where the last run of a tree ended of which an end is given."""
+    place = end.position
+    for run_id in tree.run_ids:
+        if run_id != end.run_id:
+            lane = store.event_rows([run_id], after=place, backwards=True)
+            place = next((row.position for row in lane if row.lane == "own"), place)
+    return place
+
+
+def first_of_last(
+    store: StoreReader, before: int, count: int, seen: set[str] | frozenset[str] = frozenset()
+) -> tuple[int, int, set[str]]:
+    """Of the trees whose last run ended before a position, the last first: where the one ended
+    with which the ``count`` last are complete, or how far this has come; how many of them are left
+    to count; and what was ``seen`` by then: a tree counts once, and only if nothing in it lives.
     """
+    seen = {*seen}
     ends = store.ends(ENDS, before=before)
     for end in ends:
-        if end.run_id == end.root_run_id:
+        if end.root_run_id in seen:
+            continue
+        seen.add(end.root_run_id)
+        if not store.tree(end.root_run_id, live=True):
             count -= 1
             if not count:
-                return end.position, 0
-    return (ends[-1].position if len(ends) == ENDS else 0), count
+                return end.position, 0, seen
+    return (ends[-1].position if len(ends) == ENDS else 0), count, seen
 
 
 def last_position(store: StoreReader, run_ids: Collection[str]) -> int:

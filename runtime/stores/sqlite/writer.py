@@ -140,6 +140,7 @@ class SqliteWriter(LedgerWriter):
             many("DELETE FROM waiting WHERE run = ? AND seq = ?", changes.taken)
         if changes.notes:
             many(PUT_NOTE, changes.notes)
+            many(_DROP_EMPTY, [(key,) for key, note, *_ in changes.notes if not note])
         for row in changes.gone:
             forget_run(self._db, row.run_id, row.number)
             drop_requests_of(self._db, row.run_id)
@@ -156,6 +157,9 @@ class SqliteWriter(LedgerWriter):
 _DEPTHS: Final = "SELECT value FROM meta WHERE key = 'depths'"
 _KEEP_DEPTHS: Final = "INSERT OR REPLACE INTO meta VALUES ('depths', ?)"
 """With the position up to which they count: else each opening would count all runs."""
+
+_DROP_EMPTY: Final = "DELETE FROM note WHERE key = ?"
+"""Who asks for a note that is not there gets an empty one: none is kept for that."""
 
 _FOR_REMOVALS: Final = (
     "CREATE INDEX IF NOT EXISTS event_end ON event(type) WHERE type = 'agent:complete'",
