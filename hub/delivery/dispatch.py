@@ -142,7 +142,7 @@ class OpenStream(Protocol):
         ...
 
     def removed(self, root_run_id: str, run_ids: Collection[str], last: int) -> None:
-        """A tree, of which this is the last position, goes from the journal."""
+        """A tree goes from the journal; its last event has the position ``last``."""
         ...
 
 
@@ -228,7 +228,7 @@ class Dispatcher:
             stream.wake()
 
     def removed(self, root_run_id: str, run_ids: Collection[str], last: int) -> None:
-        """Have every stream that has not come that far say that it missed something."""
+        """A tree is about to go from the journal: every stream that has yet to read it says so."""
         for stream in tuple(self.streams):
             stream.removed(root_run_id, run_ids, last)
 

@@ -44,8 +44,9 @@ class EventStream(Generic[E]):
     called, after what is buffered.  When the store has failed, reading raises ``StoreFailed`` in
     the place of what would come; it can be read on after that, and has what is not recorded.  A
     consumer that falls more than ``buffer`` events behind gets one ``HubGap`` in the place of what
-    it missed, or, with ``lossless=True``, reads the missing durable events from the journal: all
-    that are kept, with a ``HubGap`` before where some have gone meanwhile.  One consumer at a time.
+    it missed, or, with ``lossless=True``, reads the missing durable events from the journal.  If a
+    retention removes some of these first, it gets a ``HubGap``, then those that are kept.  One
+    consumer at a time.
 
     A stream of classes (``EventStream[AgentText]``) yields nothing else: it raises
     ``EventsMissed`` in the place of the gap, and can be read on after it.
@@ -120,7 +121,7 @@ class EventStream(Generic[E]):
         self._start = self._position = dispatcher.dispatched
         self._reading = after is not None
         self._removed = False
-        """Whether something went from the journal that it would have come to."""
+        """Whether events were removed from the journal that it had not read yet."""
         self._until: Callable[[Event], bool] | None = None
         self._shown: Patterns | None = None
         self._mark: Callable[[str], Event] | None = None
@@ -179,13 +180,13 @@ class EventStream(Generic[E]):
             self._dispatcher.detach(self.subscription)
 
     def removed(self, root_run_id: str, run_ids: Collection[str], last: int) -> None:
-        """A tree, of which this is the last position, goes from the journal."""
+        """A tree goes from the journal; its last event has the position ``last``."""
         scope = self._selection
+        if scope.run_id not in (None, *run_ids) or scope.root_run_id not in (None, root_run_id):
+            return
         is_behind = self._after is None and (self._reading or (self._lossless and self._dropped))
         if is_behind and self._position < last:
-            self._removed |= (
-                scope.run_id is None or scope.run_id in run_ids
-            ) and scope.root_run_id in (None, root_run_id)
+            self._removed = True
 
     def close(self) -> None:
         """End the stream after what is buffered; idempotent."""
@@ -379,7 +380,8 @@ class EventStream(Generic[E]):
         return structs.replace(event, at=dispatcher.ports.clock.now(), seq=dispatcher.number)
 
     async def _read_on(self) -> HubGap | None:
-        """Take one page; go live when there is none left.  Returns a gap for a lost place."""
+        """Take one page; go live when there is none left.  Returns a gap for a lost place, and for
+        what was removed before it was read; that comes before the page."""
         if self._after is not None:
             found = await place(self._dispatcher.journal, self._after)
             self._after = None  # Not before: a reader that is cancelled here begins again.
@@ -391,9 +393,8 @@ class EventStream(Generic[E]):
         events, reached = await self._dispatcher.journal.read(
             self._selection, after=self._position, until=until, limit=PAGE
         )
-        if self._removed:  # Said before what follows, which is read again.
-            self._removed = False
-            return self._gap(reason="removed")
+        gap = self._gap(reason="removed") if self._removed else None  # Before what was read.
+        self._removed = False
         self._position = reached
         self._buffer.extend(self._without_messages(events))
         # No await from here on: what is compared must hold when it is attached.
@@ -403,7 +404,7 @@ class EventStream(Generic[E]):
             if not self._closed:
                 self._attach()
                 self._put_mark()
-        return None
+        return gap
 
     def _without_messages(self, events: Sequence[Event]) -> Sequence[Event]:
         """What was read, except for the messages that the inbox has."""

@@ -155,7 +155,7 @@ class HubDeadLetter(Event, tag="hub:dead_letter", home="none"):
 class HubGap(Event, tag="hub:gap", home="none"):
     """Put into a stream that fell behind or began at a cursor this store cannot place.
 
-    Also into one that reads what it has missed, before where a retention removed some of that.
+    Also into a stream that catches up, if a retention removed events that it had not read yet.
 
     ``dropped`` events are missing here (0 when the number is not known); ``cursor`` resumes at
     the place of the gap.

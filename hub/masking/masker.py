@@ -16,8 +16,9 @@ Rules
 * Values of six characters and more are found anywhere, shorter ones as whole tokens, blank ones
   not at all; of a value with several lines also each line of six characters and more.
 * Of a value that was cut by who quotes it (``'sk-ant...9xQ'``, as pydantic and reprlib do) both
-  ends are found beside the dots, from six characters on; of one that ends anywhere (``int``
-  quotes 200 characters) its first forty, and what follows of it.
+  ends are found beside the dots, from six characters on.
+* A value that was cut without dots (``int`` quotes its first 200 characters) is found by its first
+  ``BEGINNING`` bytes, and masked as far as it goes.
 * Base64 is found at each of its three alignments, by the part that depends on the value alone;
   base32 so at its five.
 * A text is masked before it is cut: half a value is no longer found.
@@ -55,8 +56,8 @@ LONG: Final = 6
 """Characters from which on a value is looked for anywhere."""
 
 BEGINNING: Final = 40
-"""Bytes of a longer value that are taken for it, whatever follows: more than begin many a token
-of the same kind, and fewer than anything cuts that quotes values."""
+"""So many bytes are enough to know a longer value by, whatever follows them.  Tokens of one kind
+share fewer; what cuts a value to quote it keeps more."""
 
 
 class Masker:

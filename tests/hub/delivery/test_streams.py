@@ -315,6 +315,23 @@ async def test_lossless_stream_needs_no_cursor_that_is_still_kept(ports):
         assert numbers([await anext(stream) for _ in range(20)]) == list(range(20))
 
 
+async def test_lossless_stream_reads_on_while_one_tree_after_the_other_goes(hub, monkeypatch):
+    read = hub.journal.read
+
+    async def read_while_a_tree_goes(*arguments, **options):
+        page = await read(*arguments, **options)
+        hub.dispatcher.removed("tree", ["tree"], hub.journal.tip)
+        return page
+
+    monkeypatch.setattr(hub.journal, "read", read_while_a_tree_goes)
+    stream = hub.subscribe("test:tick", lossless=True, buffer=2)
+    for n in range(1_200):
+        await hub.publish(tick(n))
+    got = numbers([await anext(stream) for _ in range(1_203)])
+    assert [n for n in got if n != "hub:gap"] == list(range(1_200)), "three pages"
+    assert got[2] == "hub:gap" and got.count("hub:gap") == 3, "one a page, ahead of it"
+
+
 @pytest.mark.spec("H-05")
 async def test_lossless_stream_that_ends_early_says_so(journal, ports):
     async with Hub(journal=journal, ports=ports) as hub:
