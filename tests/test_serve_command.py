@@ -182,3 +182,11 @@ def test_a_token_is_asked_for_and_shown_to_no_log(here: Path) -> None:
         assert served.wait() == 0
         assert served.process.stdout is not None
         assert secret not in served.said + served.process.stdout.read() + served.stderr
+
+
+def test_two_signals_at_once_end_it_without_a_word(here: Path) -> None:
+    with ServeProcess(here, "my_agents:bob", "--store", "memory") as served:
+        served.signal(signal.SIGTERM)
+        served.signal(signal.SIGINT)  # Two of the same may come as one.
+        assert served.wait() == 0
+        assert "graceful" not in served.stderr

@@ -31,7 +31,7 @@ def clerk() -> AgentDefinition:
 
 
 class Month(Struct):
-    """What was measured after one, with the store closed."""
+    """What a month left behind, measured once the store was closed or its process killed."""
 
     file: int
     """Bytes of the database."""
@@ -44,13 +44,15 @@ class Month(Struct):
 
 
 class Year(Struct, kw_only=True):
+    """One agent at work: each day three cases that end and a talk, each month another talk."""
+
     folder: Path
     ports: Ports
     store: Path = Path()
     lives: int = 0
     day: int = 0
     ended: dict[str, int] = field(default_factory=dict)
-    """The day on which a run was closed."""
+    """The day on which each run was closed."""
     months: list[Month] = field(default_factory=list)
 
     async def live(self, days: int) -> None:

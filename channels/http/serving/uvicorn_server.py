@@ -55,8 +55,9 @@ class UvicornServer:
 
     def end(self, grace: float) -> None:
         """Accept nothing more, and cut off what is not done within ``grace`` seconds."""
-        # Read once, when it begins to end; what comes later with less is for the hurry.
-        self._server.config.timeout_graceful_shutdown = grace  # type: ignore[assignment]
+        # Read once, when it begins to end; what comes later with less is for the hurry.  Without
+        # any time uvicorn would say that it was exceeded, even where nothing is under way.
+        self._server.config.timeout_graceful_shutdown = grace or None  # type: ignore[assignment]
         self._server.should_exit = True
         if grace <= 0:
             self._server.force_exit = True
