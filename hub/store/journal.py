@@ -229,7 +229,8 @@ class Commit(HubNotes, eq=False):
     gone: Sequence[str] = ()
     """Runs that go for good, with all that is theirs: whole trees of them.  A conflict where one
     has not ended; those that are not there have gone before.  The run that has the last event of
-    the store must stay, or its position were used again."""
+    the store must stay, or its position were used again.  ``notes`` that are emptied with them are
+    kept no longer."""
     written: list[Event] = field(default_factory=list)
     leftovers: Sequence[InLane] = ()
     error: str = ""

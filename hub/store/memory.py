@@ -123,11 +123,11 @@ class MemoryJournal:
                     self._ended[row.run_id] = None
                 while len(self._ended) > self._keep_runs:
                     self._forget_run(self._ended.popitem(last=False)[0])
-        if writes.gone:
-            self._let_go(writes.gone)
         if writes.notes:
             self._notes.update(writes.notes)
-            self.forget_empty(writes.notes)
+        if writes.gone:
+            self._let_go(writes.gone)
+            self.forget_empty(commit.notes or ())
         self._ledger.writes = Writes()
         if commit.done is not None:
             commit.done(commit)

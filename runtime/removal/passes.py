@@ -38,9 +38,9 @@ from hubbub.runtime.stores.retention.retention import (
 from hubbub.runtime.stores.retention.trees import (
     ended_page,
     first_of_last,
-    last_position,
     silent_page,
     size_after,
+    what_goes_with,
 )
 
 if TYPE_CHECKING:
@@ -207,10 +207,10 @@ class RetentionPasses:
         except HubbubError as error:
             self._keep(tree.root_run_id, str(error))
             return
-        last = await self._look(partial(last_position, run_ids=run_ids))
+        last, notes = await self._look(partial(what_goes_with, run_ids=run_ids))
         # Before it goes: who is behind reads a page at a time, and may be at it.
         self._hub.dispatcher.removed(tree.root_run_id, run_ids, last)
-        commit = Commit(gone=run_ids, about=tree.root_run_id)
+        commit = Commit(gone=run_ids, notes=dict.fromkeys(notes, ""), about=tree.root_run_id)
         await self._commit(commit)
         if commit.error:
             if commit.error != "conflict" and not self._journal.failure:

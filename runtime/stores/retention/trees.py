@@ -18,7 +18,7 @@ from hubbub.runtime.stores.retention.retention import EndedTree
 
 __all__ = [
     "PAGE", "EndedPage", "EndedRun", "SilentPage", "SilentTree", "ended_page", "ended_tree",
-    "first_of_last", "last_position", "silent_page", "size_after",
+    "first_of_last", "silent_page", "size_after", "what_goes_with",
 ]  # fmt: skip
 
 PAGE: Final = 20
@@ -138,9 +138,11 @@ def first_of_last(
     return (ends[-1].position if len(ends) == ENDS else 0), count, seen
 
 
-def last_position(store: StoreReader, run_ids: Collection[str]) -> int:
-    """Where the last event of some runs is; 0 without any."""
-    return next((row.position for row in store.event_rows(run_ids, backwards=True)), 0)
+def what_goes_with(store: StoreReader, run_ids: Collection[str]) -> tuple[int, list[str]]:
+    """Where the last event of some runs is, 0 without any; and the keys of what was noted of
+    questions that they asked."""
+    last = next((row.position for row in store.event_rows(run_ids, backwards=True)), 0)
+    return last, [key for run_id in run_ids for key in store.notes(f"{LASTING}{run_id}.")]
 
 
 def size_after(

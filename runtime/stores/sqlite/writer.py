@@ -140,7 +140,8 @@ class SqliteWriter(LedgerWriter):
             many("DELETE FROM waiting WHERE run = ? AND seq = ?", changes.taken)
         if changes.notes:
             many(PUT_NOTE, changes.notes)
-            many(_DROP_EMPTY, [(key,) for key, note, *_ in changes.notes if not note])
+        if changes.gone:  # In a batch of its own: these are its notes.
+            many(_DROP_NOTE, [(key,) for key, note, *_ in changes.notes if not note])
         for row in changes.gone:
             forget_run(self._db, row.run_id, row.number)
             drop_requests_of(self._db, row.run_id)
@@ -158,8 +159,7 @@ _DEPTHS: Final = "SELECT value FROM meta WHERE key = 'depths'"
 _KEEP_DEPTHS: Final = "INSERT OR REPLACE INTO meta VALUES ('depths', ?)"
 """With the position up to which they count: else each opening would count all runs."""
 
-_DROP_EMPTY: Final = "DELETE FROM note WHERE key = ?"
-"""Who asks for a note that is not there gets an empty one: none is kept for that."""
+_DROP_NOTE: Final = "DELETE FROM note WHERE key = ?"
 
 _FOR_REMOVALS: Final = (
     "CREATE INDEX IF NOT EXISTS event_end ON event(type) WHERE type = 'agent:complete'",
