@@ -17,6 +17,8 @@ from os import _exit, getpid
 from threading import get_ident
 from typing import TypeVar
 
+import anyio
+
 from hubbub.hub.errors import CallerError, WrongLoop, WrongThread
 from hubbub.hub.logs import log
 
@@ -28,7 +30,7 @@ T = TypeVar("T")
 class HomeLoop:
     """Until ``begin`` it is nowhere."""
 
-    __slots__ = ("has_begun", "loop", "pid", "thread")
+    __slots__ = ("has_begun", "loop", "make_event", "make_scope", "pid", "thread")
 
     def __init__(self) -> None:
         self.has_begun = False
@@ -38,10 +40,15 @@ class HomeLoop:
         self.pid = getpid()
         self.loop: AbstractEventLoop | None = None
         """asyncio's; ``None`` on Trio, whose tasks cannot leave a hub behind them."""
+        self.make_event: Callable[[], anyio.Event] = anyio.Event
+        """Makes an event; once begun, without asking each time whose loop it is."""
+        self.make_scope: Callable[..., anyio.CancelScope] = anyio.CancelScope
+        """The same of a cancel scope."""
 
     def begin(self) -> None:
         """Live where the caller runs."""
         self.thread, self.pid, self.loop = get_ident(), getpid(), running_loop()
+        self.make_event, self.make_scope = type(anyio.Event()), type(anyio.CancelScope())
         self.has_begun = True
 
     @property

@@ -11,12 +11,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import anyio
 import anyio.lowlevel
 
 from hubbub.hub.errors import BadValue, Closed
+from hubbub.hub.home_loop import HomeLoop, running_loop
 from hubbub.hub.near_misses import kind_of, shown
 from hubbub.hub.tasks.cancelling import outlast
 from hubbub.hub.tasks.loop_watch import Held, NoWatch, ThreadWatch
@@ -212,6 +213,9 @@ class ThreadWorker:
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._is_closed = False
         self._when_idle: Callable[[], None] = _nothing
+        self._home = HomeLoop()
+        """The loop of who asked last."""
+        self._call_back: Callable[[Callable[[], object]], object] = _unasked
         self._patience: float | None = None
         # A daemon: a program that ends without closing its store must not hang at its exit.
         self._thread = Thread(target=self._work, name=name, daemon=True)
@@ -231,9 +235,11 @@ class ThreadWorker:
     async def run(self, fn: Callable[[], T]) -> T:
         if self._is_closed or not self._thread.is_alive():  # In a forked child it is not.
             raise Closed("the store")
-        token = anyio.lowlevel.current_token().native_token
-        call_back = getattr(token, "run_sync_soon", None) or token.call_soon_threadsafe  # type: ignore[attr-defined]
-        done = anyio.Event()
+        home = self._home
+        if home.loop is None or home.loop is not running_loop():
+            self._call_back = self._arrive()
+        done = home.make_event()
+        call_back, tell = self._call_back, done.set
         results: list[T] = []
         errors: list[BaseException] = []
 
@@ -243,13 +249,21 @@ class ThreadWorker:
             except BaseException as error:  # The thread continues: others wait for it, too.
                 errors.append(error)
             with suppress(RuntimeError):  # The loop has ended, and with it the waiter.
-                call_back(done.set)
+                call_back(tell)
 
         self._queue.put(work)
-        await outlast(done)
+        await outlast(done, home.make_scope)
         if errors:
             raise errors.pop()
         return results[0]
+
+    def _arrive(self) -> Callable[[Callable[[], object]], object]:
+        """Be asked in the loop at work from now on; returns how a thread calls something there."""
+        self._home.begin()
+        token: Any = anyio.lowlevel.current_token().native_token
+        call: Callable[[Callable[[], object]], object]
+        call = getattr(token, "run_sync_soon", None) or token.call_soon_threadsafe
+        return call
 
     def when_idle(self, fn: Callable[[], None], seconds: float) -> None:
         self._when_idle, self._patience = fn, seconds
@@ -263,6 +277,10 @@ class ThreadWorker:
 
 def _nothing() -> None:
     """What is done in order to be waited for again."""
+
+
+def _unasked(call: Callable[[], object]) -> object:
+    raise AssertionError("nobody has asked for anything yet")
 
 
 class MemorySecrets:

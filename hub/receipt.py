@@ -122,7 +122,7 @@ class Receipt:
             if self.home is not None:
                 self.home.check("awaiting a receipt", _REMEDY)
             if self._waiter is None:
-                self._waiter = anyio.Event()
+                self._waiter = (self.home.make_event if self.home else anyio.Event)()
             yield from self._waiter.wait().__await__()
         return self
 

@@ -61,7 +61,6 @@ class TaskHost:
         "home",
         "is_watched",
         "lent",
-        "make_scope",
     )  # fmt: skip
 
     def __init__(self, is_watched: bool = False) -> None:
@@ -78,8 +77,6 @@ class TaskHost:
         self._context.run(_WITHIN.set, marks)
         self.breathe: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint
         """Lets others have their turn; once opened, without asking each time whose loop it is."""
-        self.make_scope: Callable[[], anyio.CancelScope] = anyio.CancelScope
-        """Makes a cancel scope."""
         self.lent = Context()
         """What its work starts in, in a copy, in somebody else's task: nothing but whose it is."""
         self.lent.run(_WITHIN.set, marks)
@@ -136,7 +133,6 @@ class TaskHost:
     async def open(self) -> None:
         """Make the task group; on Trio it is the calling task's."""
         self.home.begin()
-        self.make_scope = type(anyio.CancelScope())
         if is_on_asyncio():
             self.breathe = others_turn
             self._leave, self._ended = anyio.Event(), anyio.Event()

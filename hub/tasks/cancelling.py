@@ -114,14 +114,16 @@ async def absorb_cancellation() -> None:
             await asyncio.sleep(0)
 
 
-async def outlast(event: anyio.Event) -> None:
+async def outlast(
+    event: anyio.Event, make_scope: Callable[..., anyio.CancelScope] = anyio.CancelScope
+) -> None:
     """Return when ``event`` is set, and not before; only for what is sure to come.
 
     A task that is cancelled meanwhile is told at its next wait, one that Ctrl-C reaches on Trio
-    when this returns.
+    when this returns.  ``make_scope``: of the loop at work, for who knows it.
     """
     interruption: BaseException | None = None
-    with anyio.CancelScope(shield=True):
+    with make_scope(shield=True):
         while not event.is_set():
             try:
                 await event.wait()

@@ -80,7 +80,7 @@ class InlineCaller(Struct, eq=False):
             work, self._work = self._work, None
             if work is not None:
                 try:
-                    with self.tasks.make_scope() as self._scope:
+                    with self.tasks.home.make_scope() as self._scope:
                         await stepped(work, context=self.tasks.lent.copy(), is_lent=True)
                 except BaseException as error:
                     passed = _passed(error)
@@ -94,7 +94,7 @@ class InlineCaller(Struct, eq=False):
             elif self._is_done:
                 return
             else:
-                self._wake = anyio.Event()
+                self._wake = self.tasks.home.make_event()
                 await self._wake.wait()
 
     def _tell(self, seconds: float) -> None:

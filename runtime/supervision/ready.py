@@ -169,5 +169,5 @@ class ReadyRuns:
                     remedy="raise max_live; code that waits for messages keeps its place",
                 )  # fmt: skip
             self._has_told = bool(self.held)
-            self._became_ready = anyio.Event()
+            self._became_ready = self._hub.tasks.home.make_event()
             await self._became_ready.wait()

@@ -14,7 +14,6 @@ from contextlib import AsyncExitStack
 from typing import Final, TypeVar
 
 import anyio
-import anyio.lowlevel
 
 from hubbub.hub.logs import log
 from hubbub.hub.masking import words_of
@@ -245,11 +244,11 @@ class QueuedStore(SqlReads):
                 await self._keep_one()
                 continue
             if not self._queue:
-                self._work = anyio.Event()
+                self._work = self._tasks.home.make_event()
                 await self._work.wait()
             # Who has just been told something says the rest of it in these turns.
             for _ in range(GATHER):
-                await anyio.lowlevel.checkpoint()
+                await self._tasks.breathe()
             await self._prepare()
             if self._queue:
                 self._batches += 1
@@ -302,7 +301,7 @@ class QueuedStore(SqlReads):
             if not self._is_attended:
                 await self._write_batch()
                 continue
-            self._told = self._told or anyio.Event()
+            self._told = self._told or self._tasks.home.make_event()
             await self._told.wait()
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────
@@ -315,7 +314,7 @@ class QueuedStore(SqlReads):
         found = await self._reading.run(read)
         if self._under_way:
             # Subscribers do not have the batch under way yet; readers must not be ahead.
-            self._told = self._told or anyio.Event()
+            self._told = self._told or self._tasks.home.make_event()
             await self._told.wait()
         return found
 
