@@ -9,6 +9,8 @@ Rules
   begin of one with its message, is taken with it.
 * What the root's own records up to there have sent is in the same commit, but behind: a child that
   it has on record is begun, and has what it was told.
+* Which of a step's calls need a person's approval was decided with the step.  Where the cut is
+  before that is on record, it is known all the same (``asked``).
 * Nothing damaged is taken: every event is checked as ``hubbub fsck`` does.
 * Runs of code agents that have not ended at the cut cannot be taken.
 """
@@ -61,6 +63,8 @@ class CutTree(Struct, frozen=True):
     seq: int
     runs: dict[str, CutRun]
     events: list[Event]
+    asked: tuple[e.SessionPrompt, ...] = ()
+    """The approvals that the root has asked for with its last record, but behind it."""
 
 
 def cut_tree(store: StoreReader, run_id: str, seq: int | None) -> CutTree:
@@ -129,6 +133,7 @@ class _Cut:
         self._lanes = Lanes(store.place)
         self._runs: dict[str, CutRun] = {}
         self._events: list[Event] = []
+        self._asked: list[e.SessionPrompt] = []
         self._untold: set[tuple[str, str]] = set()
         """Children without an opening yet, and messages to them, by key."""
 
@@ -152,7 +157,7 @@ class _Cut:
     def _checked(self) -> CutTree:
         for run_id, run in self._runs.items():
             self._check(run_id, run)
-        return CutTree(self._seq, self._runs, self._events)
+        return CutTree(self._seq, self._runs, self._events, tuple(self._asked))
 
     def _rows(self) -> Iterator[EventRow]:
         run_ids = [each.run_id for each in self._store.tree(self._root.run_id)]
@@ -191,16 +196,24 @@ class _Cut:
     def _take_together(
         self, last: EventRow, event: Event, rows: Iterator[EventRow]
     ) -> Iterator[EventRow]:
-        """Take the records without which those before them are in the middle of one thing; the
-        rows that are left."""
+        """Take the records without which those before them are in the middle of one thing, and look
+        at the others of the same commit; the rows that are not taken."""
+        left: list[EventRow] = []
         for row in rows:
             following = decoded(self._store, row.position, row.body)
             is_next = row.position == last.position + 1 and following.at == event.at
-            if not (is_next and row.lane == "own" and _belongs(event, following)):
-                return chain((row,), rows)
-            last, event = row, self._take(row)
-            self._seq = event.seq
-        return rows
+            # With a step that is not taken itself nothing of it is.
+            if not (is_next and row.lane == "own") or isinstance(following, e.AgentStep):
+                return chain(left, (row,), rows)
+            if not left and _belongs(event, following):
+                event = self._take(row)
+                self._seq = event.seq
+            else:
+                left.append(row)
+                if isinstance(following, e.SessionPrompt) and following.kind == "approval":
+                    self._asked.append(following)
+            last = row
+        return iter(left)
 
     def _take_sent(self, rows: Iterator[EventRow]) -> None:
         """Take what was sent with the last records, which stands behind them."""

@@ -9,12 +9,14 @@ Rules
 * The root is a conversation of its own: without the session key, the name, the descriptor and the
   time limit of the old one, and it stays, whatever the old one was opened for.
 * What people were asked has ended: calls that waited for an answer are answered with that.
+* An approval is for the run in which it was given: a call that has one and has not begun is
+  answered with that.  What was to be asked next is asked in the fork.
 * Calls that were under way are lost calls: who goes on with the run treats them as after a crash.
 * What waited in an inbox waits there, in order; but for what would have ended the root.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
@@ -43,6 +45,11 @@ __all__ = ["ForkedAs", "forked"]
 FORKED: Final = "forked"
 
 UNANSWERED: Final = "nobody answered: the conversation was forked while this was asked"
+
+APPROVED_ELSEWHERE: Final = (
+    "not run: it was approved in the conversation that this one was forked from; call it again to "
+    "ask for approval here"
+)
 
 _E = TypeVar("_E", bound=Event)
 
@@ -74,7 +81,8 @@ def forked(cut: CutTree, given: ForkedAs, new_id: Callable[[], str]) -> FoundTre
     events = [_placed(renamed.of(event), given, began=began) for event in cut.events]
     runs = []
     for run_id, run in cut.runs.items():
-        ending = _Over(run, names[run_id], renamed, given, began=began)
+        asked = cut.asked if run_id == first else ()
+        ending = _Over(run, names[run_id], renamed, given, asked, began=began)
         events += ending.events()
         runs.append(ending.found())
     return FoundTree(runs=runs, events=events)
@@ -151,9 +159,17 @@ class _Over:
     """One run of the fork, as it goes on."""
 
     def __init__(
-        self, run: CutRun, run_id: str, renamed: _Renamed, given: ForkedAs, *, began: bool
+        self,
+        run: CutRun,
+        run_id: str,
+        renamed: _Renamed,
+        given: ForkedAs,
+        asked: Sequence[e.SessionPrompt],
+        *,
+        began: bool,
     ) -> None:
         self._run = run
+        self._asked = asked
         self._lane = run.lane
         self._opened = _placed(renamed.of(run.opened), given, began=began)
         self._run_id = run_id
@@ -188,10 +204,13 @@ class _Over:
                 held.add(call.key)
                 yield from given_up(thread, step, call, WITHDRAWN)
                 yield answer(thread, step, call, UNANSWERED, ran=call.ran)
+            elif call.status == "todo" and call.is_approved:
+                yield answer(thread, step, call, APPROVED_ELSEWHERE)
             elif call.status == "started" and self._changes_agent:
                 yield answer(thread, step, call, LOST, ran=True)
         left = tuple([each for each in thread.prompts if each.prompt_id not in held])
         yield from ends_of(left, WITHDRAWN, thread.turn)
+        yield from self._asked
         if self._is_root and thread.phase != "new":
             yield from self._changed()
 

@@ -16,12 +16,15 @@ from hubbub import (
     Image,
     ModelReply,
     ModelRequest,
+    PromptDefinition,
     RunState,
     Runtime,
+    SideConfig,
     tool,
 )
 from hubbub.agents.model import AssistantMessage, UserMessage
 from hubbub.hub.errors import BadValue, CallerError, UnknownAgent, UnknownRun
+from hubbub.hub.events import SessionPrompt
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.store.reader import StoreReader
@@ -229,6 +232,61 @@ async def test_what_a_person_was_asked_is_not_open_in_the_fork(store: Store, por
             (open_one,) = open_prompts(reader)
         await rt.hub.approve(open_one.prompt_id)
         assert (await run.result()).output == "paid" and paid == [5]
+
+
+@pytest.mark.parametrize("approval", [True, lambda amount: amount > 0], ids=["always", "predicate"])
+@pytest.mark.parametrize("parallel", [False, True], ids=["in-order", "parallel"])
+async def test_what_was_approved_in_a_run_is_not_run_in_a_fork_of_it(
+    store: Store, ports: Ports, approval: Any, parallel: bool
+) -> None:
+    """From each record: those between a step and its prompts, and between an approval and the
+    begin of the call, included."""
+    paid: list[str] = []
+
+    @tool
+    async def look(state: RunState) -> str:
+        """Look."""
+        return "fine"
+
+    @tool(approval=approval)
+    async def pay(amount: int, state: RunState) -> str:
+        """Pay."""
+        paid.append(state.run_id)
+        return "paid"
+
+    def says(request: ModelRequest) -> ModelReply:
+        last = request.messages[-1]
+        if isinstance(last, UserMessage):
+            wanted = (call("look"), call("pay", amount=5), call("pay", amount=6))
+            return reply("I pay.", *wanted)
+        return reply(", ".join(x.output for x in last.calls))
+
+    def approve(prompt: SessionPrompt) -> None:
+        if prompt.run_id == "old":
+            rt.hub.approve(prompt.prompt_id)
+
+    prompt = PromptDefinition(
+        name="clerk", prompt="You pay.", model=FunctionModel(says), tools=[look, pay],
+        parallel_tool_calls=parallel,
+    )  # fmt: skip
+    clerk = AgentDefinition(name="clerk", side_a=SideConfig(prompt="clerk"))
+    async with Runtime([clerk], prompts=[prompt], store=store, ports=ports) as rt:
+        rt.hub.subscribe(SessionPrompt, approve)
+        run = await rt.start("clerk", "pay five and six", run_id="old")
+        assert (await run.result()).output == "fine, paid, paid"
+        last = (await rt.state_at("old")).seq
+        forks = [(await rt.fork("old", seq)).run_id for seq in range(last)]
+        await anyio.sleep(60)
+        assert paid == ["old", "old"]
+        with closing(store.reader()) as reader:
+            asked = [x for x in open_prompts(reader) if x.run_id in forks[:5]]
+        for each in asked:  # Whoever is asked there decides there.
+            await rt.hub.approve(each.prompt_id)
+        await anyio.sleep(60)
+        assert sorted(paid[2:]) == sorted(x.run_id for x in asked)
+        assert set(paid[2:]) >= set(forks[:4])
+        with closing(store.reader()) as reader:
+            assert problems(reader) == []
 
 
 async def test_a_child_at_work_goes_on_below_the_fork(store: Store, ports: Ports) -> None:
