@@ -85,11 +85,16 @@ async def fork_run(
     )  # fmt: skip
     tree = forked(cut, given, lambda: ids.run_id(now))
     names = dict(zip(cut.runs, (run.new.run_id for run in tree.runs), strict=True))
-    if wanted.new_run_id and await hub.journal.info(wanted.new_run_id) is not None:
-        raise CallerError(f"run {wanted.new_run_id} is there already; give another id")
+    await _check_id(hub, wanted.new_run_id)
     await _keep_contents(hub, wanted.run_id, tree, contents)
+    await _check_id(hub, wanted.new_run_id)  # Nothing is waited for between that and the commit.
     _keep_values(hub, names, wanted)
-    await _written(hub, tree, minted={*names.values()} - {wanted.new_run_id})
+    try:
+        await _written(hub, tree, minted={*names.values()} - {wanted.new_run_id})
+    except (CallerError, StoreFailed):
+        if wanted.new_run_id and await hub.journal.info(wanted.new_run_id) is None:
+            hub.addressing.drop_values(wanted.new_run_id)
+        raise
     return Forked(
         run_id=given.run_id, of_run_id=wanted.run_id, of_seq=cut.seq, agent=tree.root.agent,
         runs=len(tree.runs), records=len(tree.events),
@@ -113,6 +118,14 @@ def _check(wanted: ForkWanted) -> None:
     if new != "" and not (isinstance(new, str) and is_run_id(new)):
         expected = "expected 1 to 64 letters, digits, '-' and '_', as in a UUID"
         raise BadValue("new_run_id", expected)
+
+
+async def _check_id(hub: Hub, run_id: str) -> None:
+    """Raise ``CallerError`` for an id that a run has, or is about to have."""
+    if run_id in hub.dispatcher.answers.uncommitted:
+        await hub.journal.flush()
+    if run_id and await hub.journal.info(run_id) is not None:
+        raise CallerError(f"run {run_id} is there already; give another id")
 
 
 def _check_model(model: object) -> None:

@@ -344,6 +344,12 @@ async def test_values_are_those_of_now_and_what_is_given(store: Store, ports: Po
         assert output(await rt.state_at(fork.run_id)) == "A=1,B=2"
         with pytest.raises(CallerError, match="is there already"):
             await rt.fork(fork.run_id, new_run_id=run.run_id, env={"A": "other"})
+        await rt.start("holder", "show", session_key="ann")
+        with pytest.raises(CallerError, match="of the key 'ann', is there already"):
+            await rt.fork(run.run_id, new_run_id="mine", session_key="ann", env={"A": "refused"})
+        mine = await rt.start("holder", "show", run_id="mine", env={"A": "its own"})
+        await mine.result()
+        assert output(await rt.state_at("mine")) == "A=its own"
         assert (await run.ask("show")).output == "ok"
         assert output(await rt.state_at(run.run_id)) == "A=1"
         run.close()
