@@ -118,6 +118,8 @@ MAX_NESTING: Final = 500
 _TEXT: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _BRACKET: Final = re.compile(rb"[][{}]")
 
+_PLAIN: Final = frozenset((str, int, float, bool))
+
 _encoder = msgspec.json.Encoder(enc_hook=encode_hook)
 _decoder = msgspec.json.Decoder()
 
@@ -139,11 +141,16 @@ def encode_value(
         return NULL
     try:
         encoded = encode(value)
-        if b"null" in encoded:
-            _check_range(value)
-        if encoded.count(b"[") + encoded.count(b"{") > MAX_NESTING:
-            _check_nesting(encoded)
-    except (TypeError, ValueError, OverflowError, NotImplementedError, RecursionError) as error:
+        if value.__class__ is not str:
+            _check(value, encoded)
+    except (
+        TypeError,
+        ValueError,
+        OverflowError,
+        NotImplementedError,
+        RecursionError,
+        msgspec.DecodeError,
+    ) as error:
         half = text_problem(error.object) if isinstance(error, UnicodeEncodeError) else ""
         problem = half or f"{error}; use values that msgspec can encode as JSON"
         raise BadValue(what, problem) from error
@@ -168,11 +175,18 @@ def encode_mapping(what: str, value: Mapping[str, Any]) -> Json:
 def encoded_value(value: object) -> bytes:
     """``value`` as JSON; raises ``ValueError`` for NaN and infinity, and what msgspec raises."""
     encoded = _encoder.encode(value)
+    _check(value, encoded)
+    return encoded
+
+
+def _check(value: object, encoded: bytes) -> None:
+    """Raise ``ValueError``, or what msgspec raises, for what cannot be read back as it is."""
     if b"null" in encoded:
         _check_range(value)
     if encoded.count(b"[") + encoded.count(b"{") > MAX_NESTING:
         _check_nesting(encoded)
-    return encoded
+    if value.__class__ not in _PLAIN:
+        _decoder.decode(encoded)  # A ``Raw`` in it is written as it is, whatever that is.
 
 
 def _check_nesting(encoded: bytes) -> None:
@@ -187,8 +201,12 @@ def _check_nesting(encoded: bytes) -> None:
 
 def _check_range(value: object) -> None:
     """Raise ``ValueError`` for what msgspec writes as null, which is another value."""
-    if _is_out_of_range(msgspec.to_builtins(value, enc_hook=encode_hook)):
+    if _is_out_of_range(msgspec.to_builtins(value, enc_hook=_plain)):
         raise ValueError("a number out of range (NaN or infinity)")
+
+
+def _plain(value: object) -> object:
+    return _decoder.decode(value) if isinstance(value, msgspec.Raw) else encode_hook(value)
 
 
 def _is_out_of_range(value: object) -> bool:

@@ -80,7 +80,8 @@ class Text(str):
 VALUES: tuple[Any, ...] = (
     None, True, 0, 1, -1, 2**63, -(2**80), 0.5, 12.0, float("nan"), float("inf"), "", "yes", "12",
     Text("x"), HALF, b"x", bytearray(b"x"), Decimal(5), Word.A, [], ["x"], (), (5,), ("x",),
-    (None,), {}, {"a": 1}, {5}, object(), Usage(), Usage,
+    (None,), {}, {"a": 1}, {5}, object(), Usage(), Usage, msgspec.Raw(b'{"a":'),
+    [msgspec.Raw(b"nul")], {"a": msgspec.Raw(b'"\xff"')},
 )  # fmt: skip
 
 

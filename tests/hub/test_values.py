@@ -1,13 +1,15 @@
 """JSON that one caller could write, everybody can read."""
 
+from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hubbub.hub.errors import BadValue
-from hubbub.hub.values import MAX_NESTING, decode_value, encode_value
+from hubbub.hub.values import MAX_NESTING, decode_value, encode_value, encoded_value
 
 
 def nested(depth: int, inside: Any, *, in_objects: bool) -> Any:
@@ -39,3 +41,35 @@ def test_what_is_written_in_texts_and_side_by_side_is_not_nested(texts: list[str
 def test_half_of_a_surrogate_pair_is_refused_as_in_any_text(value: Any) -> None:
     with pytest.raises(BadValue, match="at 1 is half of a surrogate pair, no text; decode it"):
         encode_value("input", value)
+
+
+@pytest.mark.spec("G-01")
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"nul",
+        b'{"a":',
+        b"[1",
+        b'"\\ud800"',
+        b'"\xff"',
+        b'"\0"',
+        b"01",
+        b"-",
+        b"1e999",
+        b"1\n2",
+    ],
+)
+@pytest.mark.parametrize("within", [lambda x: x, lambda x: [x], lambda x: {"a": (x,)}])
+def test_json_that_nobody_can_read_is_refused_also_inside_of_a_value(
+    raw: bytes, within: Callable[[Any], Any]
+) -> None:
+    value = within(msgspec.Raw(raw))
+    with pytest.raises(BadValue, match="output"):
+        encode_value("output", value)
+    with pytest.raises((ValueError, msgspec.DecodeError)):
+        encoded_value(value)
+
+
+@pytest.mark.parametrize("raw", [b"null", b'"null"', b' {"a": [1, 2.5, "x"]} ', b'"\\u00e9"'])
+def test_json_that_can_be_read_is_a_value_as_any(raw: bytes) -> None:
+    assert decode_value(encode_value("output", [msgspec.Raw(raw)])) == [msgspec.json.decode(raw)]
