@@ -14,17 +14,21 @@ from asyncio import _get_running_loop as running_loop
 from collections.abc import Callable
 from contextlib import suppress
 from os import _exit, getpid
+from sys import _getframe, getrecursionlimit
 from threading import get_ident
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import anyio
 
 from hubbub.hub.errors import CallerError, WrongLoop, WrongThread
 from hubbub.hub.logs import log
 
-__all__ = ["HomeLoop", "ending_forks", "running_loop"]
+__all__ = ["HomeLoop", "check_stack", "ending_forks", "running_loop"]
 
 T = TypeVar("T")
+
+FRAMES: Final = 200
+"""What a call may need of Python's stack: on a store in memory a run goes on within it."""
 
 
 class HomeLoop:
@@ -67,13 +71,14 @@ class HomeLoop:
         return self.loop is not None and self.loop.is_closed()
 
     def check(self, call: str, remedy: str = "") -> None:
-        """Raise ``WrongThread`` or ``WrongLoop`` where ``call`` may not be made, and as
-        ``check_begun`` does.
+        """Raise ``WrongThread``, ``WrongLoop`` or ``RecursionError`` where ``call`` may not be
+        made, and as ``check_begun`` does.
 
         ``remedy``: what to do instead from another thread.
         """
         if get_ident() != self.thread or running_loop() is not self.loop or getpid() != self.pid:
             self.refuse(call, remedy)
+        check_stack(call)
 
     def refuse(self, call: str, remedy: str = "") -> None:
         """``check``, for who has seen by the same comparison that the caller is elsewhere."""
@@ -119,6 +124,23 @@ class HomeLoop:
         """
         if self.is_forked:
             _end_forked(error)
+
+
+def check_stack(call: str) -> None:
+    """Raise ``RecursionError`` where ``call`` could be broken off half-way, for want of a stack.
+
+    What is called with little of it left would raise that somewhere between a record and those who
+    are to hear of it, and others would wait for ever.
+    """
+    limit = getrecursionlimit()
+    try:
+        _getframe(limit - (FRAMES if limit > 2 * FRAMES else limit // 2))
+    except ValueError:
+        return
+    raise RecursionError(
+        f"{call}: too little of Python's stack is left; call it from less deep, or raise "
+        "sys.setrecursionlimit()"
+    )
 
 
 def ending_forks(fn: Callable[[], T]) -> Callable[[], T]:
