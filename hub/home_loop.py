@@ -8,6 +8,7 @@ What is waited for comes by the loop that opened the hub: in another one a wait 
 fork copies the memory of its process without its threads, so that in the child nothing is written.
 """
 
+import os
 import sys
 from asyncio import AbstractEventLoop
 from asyncio import _get_running_loop as running_loop
@@ -17,6 +18,7 @@ from os import _exit, getpid
 from sys import _getframe, getrecursionlimit
 from threading import get_ident
 from typing import Final, TypeVar
+from weakref import WeakSet
 
 import anyio
 
@@ -30,28 +32,41 @@ T = TypeVar("T")
 FRAMES: Final = 200
 """What a call may need of Python's stack: on a store in memory a run goes on within it."""
 
+NOWHERE: Final = 0
+"""What no thread is."""
+
 
 class HomeLoop:
     """Until ``begin`` it is nowhere."""
 
-    __slots__ = ("has_begun", "loop", "make_event", "make_scope", "pid", "thread")
+    __slots__ = (
+        "__weakref__",
+        "has_begun",
+        "is_forked",
+        "loop",
+        "make_event",
+        "make_scope",
+        "thread",
+    )
 
     def __init__(self) -> None:
         self.has_begun = False
         """Whether the hub has been opened."""
-        self.thread = 0
-        """The thread in which it runs; of none, until there is one."""
-        self.pid = getpid()
+        self.thread = NOWHERE
+        """The thread in which it runs; of none, until there is one, and in a forked child."""
+        self.is_forked = False
+        """Whether the caller runs in a child that was forked off."""
         self.loop: AbstractEventLoop | None = None
         """asyncio's; ``None`` on Trio, whose tasks cannot leave a hub behind them."""
         self.make_event: Callable[[], anyio.Event] = anyio.Event
         """Makes an event; once begun, without asking each time whose loop it is."""
         self.make_scope: Callable[..., anyio.CancelScope] = anyio.CancelScope
         """The same of a cancel scope."""
+        _homes.add(self)
 
     def begin(self) -> None:
         """Live where the caller runs."""
-        self.thread, self.pid, self.loop = get_ident(), getpid(), running_loop()
+        self.thread, self.is_forked, self.loop = get_ident(), False, running_loop()
         self.make_event, self.make_scope = type(anyio.Event()), type(anyio.CancelScope())
         self.has_begun = True
 
@@ -59,11 +74,6 @@ class HomeLoop:
     def is_current_thread(self) -> bool:
         """Whether the caller runs in the loop's thread."""
         return get_ident() == self.thread
-
-    @property
-    def is_forked(self) -> bool:
-        """Whether the caller runs in a child that was forked off."""
-        return getpid() != self.pid
 
     @property
     def has_ended(self) -> bool:
@@ -76,7 +86,7 @@ class HomeLoop:
 
         ``remedy``: what to do instead from another thread.
         """
-        if get_ident() != self.thread or running_loop() is not self.loop or getpid() != self.pid:
+        if get_ident() != self.thread or running_loop() is not self.loop:
             self.refuse(call, remedy)
         check_stack(call)
 
@@ -141,6 +151,21 @@ def check_stack(call: str) -> None:
         f"{call}: too little of Python's stack is left; call it from less deep, or raise "
         "sys.setrecursionlimit()"
     )
+
+
+_homes: Final[WeakSet[HomeLoop]] = WeakSet()
+"""Those that a forked child gets copies of.  Nobody else looks at them."""
+
+
+def _leave_in_child() -> None:
+    """A forked child is at home in none of them: no call has to ask in which process it is made,
+    which would take the operating system each time."""
+    for home in _homes:
+        home.thread, home.is_forked = NOWHERE, True
+
+
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_leave_in_child)
 
 
 def ending_forks(fn: Callable[[], T]) -> Callable[[], T]:

@@ -17,7 +17,6 @@ is the documented face.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from os import getpid
 from threading import get_ident
 from typing import Any, Final, Protocol
 
@@ -132,7 +131,7 @@ class Pipeline:
         if self.is_closed:
             raise Closed("the hub")
         home = self.home  # ``check`` in place: this lies on every path.
-        if get_ident() != home.thread or running_loop() is not home.loop or getpid() != home.pid:
+        if get_ident() != home.thread or running_loop() is not home.loop:
             home.refuse(call)
         check_stack(call)
         if self.dispatcher.queued >= MAX_NESTED:

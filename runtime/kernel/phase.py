@@ -6,7 +6,6 @@ The runtime turns it; everything that runs reads it.
 """
 
 from collections.abc import Callable
-from os import getpid
 from threading import get_ident
 from typing import Final
 
@@ -49,7 +48,7 @@ class Phase:
                 "this runtime is not open; use it inside: async with Runtime(...) as rt"
             )
         home = self._home  # ``check_home`` in place: this lies on the path of every run.
-        if get_ident() != home.thread or running_loop() is not home.loop or getpid() != home.pid:
+        if get_ident() != home.thread or running_loop() is not home.loop:
             home.refuse(_CALL, _REMEDY)
 
     def check_home(self) -> None:
