@@ -157,19 +157,18 @@ class Pipeline:
         home = home_of(event)
         if home == "none":
             check_texts(event)
-        else:
-            check_event(event)
+            dispatcher = self.dispatcher
+            dispatcher.number = number = dispatcher.number + 1
+            self._emit_numbered(scope.stamped(event, self.ports.clock.now(), number), done)
+            return None
+        check_event(event)
         if home == "in":
             if event.__class__ in _RESERVED:
                 raise ReservedEvent(event.type)
             if isinstance(event, SessionReply):
                 return self._emit_reply(as_sent(event), done)  # type: ignore[arg-type]
             return self.deliver(as_sent(event), done)  # type: ignore[arg-type]
-        event = scope.stamped(event, self.ports.clock.now())
-        if home == "none":
-            self.emit_ephemeral(event, done)
-            return None
-        return self.record(event, done=done)
+        return self.record(scope.stamped(event, self.ports.clock.now()), done=done)
 
     def record(
         self,
@@ -206,7 +205,9 @@ class Pipeline:
     def emit_ephemeral(self, event: Event, done: Callable[[], None] | None = None) -> None:
         """Dispatch a stamped event, behind the same run's uncommitted durable ones."""
         self.dispatcher.number += 1
-        event = structs.replace(event, seq=self.dispatcher.number)
+        self._emit_numbered(structs.replace(event, seq=self.dispatcher.number), done)
+
+    def _emit_numbered(self, event: Event, done: Callable[[], None] | None) -> None:
         if event.secret_fields:
             event = _without_secrets(event)
         if self._uncommitted and (commit := self._uncommitted.get(event.run_id)) is not None:

@@ -283,39 +283,48 @@ class Dispatcher:
 
     def dispatch(self, events: Sequence[Event]) -> None:
         """Deliver events that belong together, ahead of what their listeners emit."""
-        queue = self._nested
-        queue.extend(events)
+        nested = self._nested
         if self._dispatching:
+            nested.extend(events)
             self.queued += len(events)
             return
         self._dispatching = True
+        if nested:  # Left by a listener that has ended the program.
+            events = (*nested, *events)
+            nested.clear()
+        queue = iter(events)
         # What a listener emits is its own: the emitter's scope is not for it.
         token = scope.clear() if scope.current() else None
         try:
-            while queue:
-                event = queue.popleft()
-                type_ = event.type
-                if event.lane:
-                    self.dispatched += 1
-                    if self._floors or self.answers.by_run or self.hearing is not None:
-                        self._overtake(event)
-                elif type_.endswith(":delta") and hasattr(event, "after_seq"):
-                    self._floors[event.run_id] = event.after_seq
-                    self.partial.add(event.__class__)
-                # Looked up for each event: a listener may subscribe, leave, or close the hub.
-                # Looked up before any is called: who subscribes meanwhile does not get this one.
-                row = self._everyone.rows.get(type_)
-                if row is None:
-                    row = self._everyone.row(type_)
-                if self._trees or self._runs:
-                    row += self._narrow_row(event)
-                for subscription in row:
-                    try:
-                        if (answer := subscription.deliver(event)) is not None:
-                            self._look_at(answer, event, subscription)
-                    except BaseException as error:
-                        if not self._takes(error, event, subscription):
-                            raise
+            while True:
+                for event in queue:
+                    if event.lane:
+                        self.dispatched += 1
+                        if self._floors or self.answers.by_run or self.hearing is not None:
+                            self._overtake(event)
+                    elif event.is_partial:
+                        self._begin_floor(event)
+                    # Looked up for each event: a listener may subscribe, leave, or close the hub.
+                    # Looked up before any is called: who subscribes meanwhile does not get this.
+                    row = self._everyone.rows.get(event.type)
+                    if row is None:
+                        row = self._everyone.row(event.type)
+                    if self._trees or self._runs:
+                        row += self._narrow_row(event)
+                    for subscription in row:
+                        try:
+                            if (answer := subscription.deliver(event)) is not None:
+                                self._look_at(answer, event, subscription)
+                        except BaseException as error:
+                            if not self._takes(error, event, subscription):
+                                raise
+                if not nested:
+                    break
+                queue = iter(tuple(nested))
+                nested.clear()
+        except BaseException:
+            nested.extendleft(reversed((*queue,)))
+            raise
         finally:
             self._dispatching = False
             self.queued = 0
@@ -334,6 +343,11 @@ class Dispatcher:
             self._after_mail.append(call)
         else:
             call()
+
+    def _begin_floor(self, event: Event) -> None:
+        """A delta is about to be delivered: it is void from the next record of its run on."""
+        self._floors[event.run_id] = event.after_seq  # type: ignore[attr-defined]
+        self.partial.add(event.__class__)
 
     def _overtake(self, event: Event) -> None:
         """A durable event is about to be delivered: earlier deltas of its run are overtaken."""

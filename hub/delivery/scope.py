@@ -31,13 +31,13 @@ def clear() -> Token[dict[str, Any] | None]:
 restore = _fields.reset
 
 
-def stamped(event: Event, at: int) -> Event:
+def stamped(event: Event, at: int, seq: int = 0) -> Event:
     """An event that is emitted now, with the fields of its scope that it does not give."""
     fields = current()
     if not fields:
-        return structs.replace(event, at=at, lane="", seq=0)
+        return structs.replace(event, at=at, lane="", seq=seq)
     missing = {name: value for name, value in fields.items() if not getattr(event, name)}
-    return structs.replace(event, at=at, lane="", seq=0, **missing)
+    return structs.replace(event, at=at, lane="", seq=seq, **missing)
 
 
 @contextmanager

@@ -82,6 +82,7 @@ class EventMeta(msgspec.StructMeta):
         if "tag" in config:
             cls.type = config["tag"]
             cls.home = home or ("none" if cls.type.endswith(":delta") else cls.home)
+            cls.is_partial = cls.type.endswith(":delta") and hasattr(cls, "after_seq")
         kinds = {
             field: kind if isinstance(kind, str) else repr(kind)
             for field, kind in _own_annotations(cls, namespace).items()
@@ -109,6 +110,7 @@ class Event(Struct, metaclass=EventMeta, tag_field="type", tag="event"):
 
     type: ClassVar[str] = "event"
     home: ClassVar[Home] = "scope"
+    is_partial: ClassVar[bool] = False
     secret_fields: ClassVar[tuple[str, ...]] = ()
 
     at: int = 0
