@@ -24,6 +24,7 @@ import anyio
 
 from hubbub.hub.errors import CallerError, WrongLoop, WrongThread
 from hubbub.hub.logs import log
+from hubbub.hub.tasks.waiter import MakeWaiter, waiters
 
 __all__ = ["HomeLoop", "check_stack", "ending_forks", "running_loop"]
 
@@ -40,14 +41,9 @@ class HomeLoop:
     """Until ``begin`` it is nowhere."""
 
     __slots__ = (
-        "__weakref__",
-        "has_begun",
-        "is_forked",
-        "loop",
-        "make_event",
-        "make_scope",
+        "__weakref__", "has_begun", "is_forked", "loop", "make_event", "make_scope", "make_waiter",
         "thread",
-    )
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.has_begun = False
@@ -62,12 +58,15 @@ class HomeLoop:
         """Makes an event; once begun, without asking each time whose loop it is."""
         self.make_scope: Callable[..., anyio.CancelScope] = anyio.CancelScope
         """The same of a cancel scope."""
+        self.make_waiter: MakeWaiter
+        """Makes what one task waits for once; there is one as soon as it has begun."""
         _homes.add(self)
 
     def begin(self) -> None:
         """Live where the caller runs."""
         self.thread, self.is_forked, self.loop = get_ident(), False, running_loop()
         self.make_event, self.make_scope = type(anyio.Event()), type(anyio.CancelScope())
+        self.make_waiter = waiters()
         self.has_begun = True
 
     @property

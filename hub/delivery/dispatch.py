@@ -165,7 +165,7 @@ class Dispatcher:
         "_after_mail", "_dispatching", "_everyone", "_floors", "_nested", "_runs", "_tasks",
         "_trees", "answers",
         "changes", "dispatched", "dropped", "hearing", "home", "is_closed", "journal", "mail",
-        "number", "owner", "partial", "ports", "queued", "relay", "streams",
+        "number", "owner", "ports", "queued", "relay", "streams",
     )  # fmt: skip
 
     def __init__(self, journal: Journal, ports: Ports, tasks: TaskHost) -> None:
@@ -200,8 +200,6 @@ class Dispatcher:
         self._floors: dict[str, int] = {}
         """What the deltas follow of each run that was not recorded since."""
         self.answers = PartialAnswers(self.after_mail)
-        self.partial: set[type[Event]] = set()
-        """The classes of event that a later durable one overtakes."""
 
     # ── who listens ──────────────────────────────────────────────────────────────────────────
 
@@ -303,7 +301,8 @@ class Dispatcher:
                         if self._floors or self.answers.by_run or self.hearing is not None:
                             self._overtake(event)
                     elif event.is_partial:
-                        self._begin_floor(event)
+                        # It is void from the next record of its run on.
+                        self._floors[event.run_id] = event.after_seq  # type: ignore[attr-defined]
                     # Looked up for each event: a listener may subscribe, leave, or close the hub.
                     # Looked up before any is called: who subscribes meanwhile does not get this.
                     row = self._everyone.rows.get(event.type)
@@ -343,11 +342,6 @@ class Dispatcher:
             self._after_mail.append(call)
         else:
             call()
-
-    def _begin_floor(self, event: Event) -> None:
-        """A delta is about to be delivered: it is void from the next record of its run on."""
-        self._floors[event.run_id] = event.after_seq  # type: ignore[attr-defined]
-        self.partial.add(event.__class__)
 
     def _overtake(self, event: Event) -> None:
         """A durable event is about to be delivered: earlier deltas of its run are overtaken."""

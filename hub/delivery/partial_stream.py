@@ -24,7 +24,9 @@ class PartialStream(EventStream[Any]):
     def __init__(self, dispatcher: Dispatcher, patterns: Patterns, **options: Any) -> None:
         self._received = ReceivedText(dispatcher.answers)
         super().__init__(dispatcher, patterns, **options)
-        self._left_out = frozenset()
+
+    def _is_void(self, event: Event) -> bool:
+        return False
 
     def _attach(self) -> None:
         super()._attach()

@@ -11,7 +11,6 @@ from threading import get_ident
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
-import anyio
 from msgspec import structs
 
 from hubbub.hub.delivery.audience import Subscription, ignore_event
@@ -23,6 +22,7 @@ from hubbub.hub.events import Event, HubGap, SessionMessage
 from hubbub.hub.events.codec import event_as
 from hubbub.hub.store.cursor import cursor_at, cursor_of, place
 from hubbub.hub.store.journal import Selection
+from hubbub.hub.tasks.waiter import Waiter, wake
 
 __all__ = ["EventStream"]
 
@@ -63,10 +63,10 @@ class EventStream(Generic[E]):
         "_dispatcher",
         "_dropped",
         "_had_message",
+        "_home",
         "_inbox",
         "_kinds",
         "_last",
-        "_left_out",
         "_limit",
         "_lossless",
         "_mark",
@@ -78,6 +78,7 @@ class EventStream(Generic[E]):
         "_room",
         "_selection",
         "_shown",
+        "_shows_all",
         "_start",
         "_until",
         "_waiter",
@@ -99,19 +100,20 @@ class EventStream(Generic[E]):
         kinds: tuple[type[Event], ...] = (),
     ) -> None:
         self._dispatcher = dispatcher
+        self._home = dispatcher.home
+        self._shows_all = inbox is None
+        """Whether whatever is buffered is yielded, if its class is right and it is not void."""
         self._kinds = kinds
         self._inbox = inbox
         self._outlives_store = inbox is not None
         """Whether it goes on in silence when the store has failed, or has said so."""
         self._had_message = False
         """Whether a message was yielded last, and not something observed."""
-        self._left_out: Collection[type[Event]] = dispatcher.partial
-        """The classes of event that are left out once they are overtaken."""
         self._selection = Selection(run_id=run_id, root_run_id=root_run_id, match=patterns.match)
         self._buffer: deque[Event] = deque()
         self._limit = self._room = buffer
         self._lossless = lossless
-        self._waiter: anyio.Event | None = None
+        self._waiter: Waiter | None = None
         self._closed = False
         self._dropped = 0
         self.dropped = 0
@@ -142,8 +144,7 @@ class EventStream(Generic[E]):
         if len(buffer) < self._room:
             buffer.append(event)
             if self._waiter is not None:
-                self._waiter.set()
-                self._waiter = None
+                self._wake()
         else:
             self._overflow(event)
 
@@ -163,7 +164,7 @@ class EventStream(Generic[E]):
 
     def _wake(self) -> None:
         if self._waiter is not None:
-            self._waiter.set()
+            wake(self._waiter)
             self._waiter = None
 
     def _overflow(self, event: Event) -> None:
@@ -224,6 +225,7 @@ class EventStream(Generic[E]):
         """
         self._until = until
         self._shown = shown
+        self._shows_all = False
 
     def mark_live(self, mark: Callable[[str], Event]) -> None:
         """Yield ``mark(cursor)`` once, behind what is on record and before what happens then.
@@ -260,10 +262,19 @@ class EventStream(Generic[E]):
         return self
 
     async def __anext__(self) -> E:
-        home = self._dispatcher.home
+        home = self._home
         if get_ident() != home.thread:
             home.check("anext", _REMEDY)
-        buffer, inbox = self._buffer, self._inbox
+        buffer = self._buffer
+        if buffer and self._shows_all:  # Each event of most streams comes this way.
+            first, kinds = buffer[0], self._kinds
+            if (not kinds or first.__class__ in kinds) and not (
+                first.is_partial and self._is_void(first)
+            ):
+                if first.lane:
+                    self._last = first
+                return buffer.popleft()  # type: ignore[return-value]  # Of the classes named.
+        inbox = self._inbox
         if inbox is not None:
             self._begin(inbox)
         while True:
@@ -288,16 +299,16 @@ class EventStream(Generic[E]):
                     self._outlives_store = True
                     journal = self._dispatcher.journal
                     raise StoreFailed(journal.name, journal.failure)
-                self._waiter = waiter = anyio.Event()
+                self._waiter = waiter = home.make_waiter()
                 if inbox is not None:
                     with inbox.waiting(for_others=self._hears_others):
-                        await waiter.wait()
+                        await waiter
                     continue
                 if self.subscription.handler is not None:
-                    await waiter.wait()
+                    await waiter
                     continue
-                with self._dispatcher.waiting(waiter.is_set):
-                    await waiter.wait()
+                with self._dispatcher.waiting(waiter.done):
+                    await waiter
 
     async def take(self) -> list[E]:
         """Wait for what comes next, and take all that is buffered then; empty at the end.
@@ -323,7 +334,7 @@ class EventStream(Generic[E]):
             return event  # type: ignore[return-value]  # Who had it put there wants it.
         if event.lane:
             self._last = event
-        elif event.__class__ in self._left_out and self._dispatcher.is_void(event):
+        elif event.is_partial and self._is_void(event):
             return None
         if self._until is not None:
             if self._until(event):
@@ -333,6 +344,10 @@ class EventStream(Generic[E]):
         if self._kinds and not isinstance(event, self._kinds):
             event = event_as(event, self._kinds)
         return event  # type: ignore[return-value]  # Of the classes that were named.
+
+    def _is_void(self, event: Event) -> bool:
+        """Whether a delta is left out, for it has been overtaken."""
+        return self._dispatcher.is_void(event)
 
     def _begin(self, inbox: Inbox) -> None:
         """What was yielded before is done with."""

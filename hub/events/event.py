@@ -111,6 +111,7 @@ class Event(Struct, metaclass=EventMeta, tag_field="type", tag="event"):
     type: ClassVar[str] = "event"
     home: ClassVar[Home] = "scope"
     is_partial: ClassVar[bool] = False
+    """Whether it is a delta, which later records of its run overtake."""
     secret_fields: ClassVar[tuple[str, ...]] = ()
 
     at: int = 0
