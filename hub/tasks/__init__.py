@@ -1,7 +1,7 @@
 """Tasks and threads in which code runs that is not the library's own, and how they end.
 
-Reading order: ``cancelling`` (where the event loops differ), ``waiter`` (what a task waits for), ``raised`` (whose an exception is),
-``outermost`` (starts such tasks, and lends a task that is not ours to such code), ``stepped``,
-``kept_threads``, ``callables`` (what a function that was given does), ``waits`` (what holds up a
-waiter).
+Reading order: ``cancelling`` (where the event loops differ), ``waiter`` (what a task waits for),
+``raised`` (whose an exception is), ``outermost`` (starts such tasks, and lends a task that is not
+ours to such code), ``stepped``, ``kept_threads``, ``callables`` (what a function that was given
+does), ``waits`` (what holds up a waiter).
 """
