@@ -28,7 +28,6 @@ from hubbub.hub.delivery.patterns import Pattern, Patterns
 from hubbub.hub.delivery.share import HubShare
 from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.delivery.subscribing import Kinds, Subscribing, check_enders, read_pattern
-from hubbub.hub.delivery.unused_history import UnusedHistory
 from hubbub.hub.errors import BadValue, CallerError, Closed, StoreFailed
 from hubbub.hub.events import Event
 from hubbub.hub.events.moments import check_clock
@@ -39,7 +38,7 @@ from hubbub.hub.ports import Ports
 from hubbub.hub.prompts import Prompts
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.relay.delta_relay import DeltaRelay
-from hubbub.hub.sending import Sending
+from hubbub.hub.sending import Sending, UnusedHistory
 from hubbub.hub.store.cursor import cursor_of, read_all
 from hubbub.hub.store.journal import Commit, Selection
 from hubbub.hub.store.memory import MemoryJournal

@@ -21,8 +21,7 @@ already while an interruption or termination of the asker is on its way to the s
 committed first.
 """
 
-import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, Final, Protocol
 
@@ -30,8 +29,10 @@ import anyio
 import anyio.lowlevel
 
 from hubbub.hub.delivery.asked_notes import AskedNotes
-from hubbub.hub.delivery.ended_prompts import HUB_CLOSED, NOBODY, EndedPrompts, is_uuid
+from hubbub.hub.delivery.dispatch import Owner
+from hubbub.hub.delivery.ended_prompts import HUB_CLOSED, NOBODY, EndedPrompts
 from hubbub.hub.delivery.pending_prompt import (
+    ANSWERED,
     EXPIRED,
     Check,
     PendingPrompt,
@@ -39,7 +40,8 @@ from hubbub.hub.delivery.pending_prompt import (
     problem_of,
     read_reply,
 )
-from hubbub.hub.errors import BadValue, Closed, PromptClosed, PromptTimeout
+from hubbub.hub.delivery.services import USER, ServedAddresses, check_address
+from hubbub.hub.errors import Closed, PromptClosed, PromptTimeout
 from hubbub.hub.events import (
     PromptKind,
     SessionMessage,
@@ -47,23 +49,16 @@ from hubbub.hub.events import (
     SessionPromptEnd,
     SessionReply,
 )
-from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.pipeline import Pipeline
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.store.sharing import sharing_of
 from hubbub.hub.task_host import TaskHost
-from hubbub.hub.tasks.callables import function_problem
-from hubbub.hub.tasks.raised import is_of, uncontained
-from hubbub.hub.tasks.stepped import stepped
-from hubbub.hub.texts import check_label, check_text
+from hubbub.hub.texts import check_text
 from hubbub.hub.values import check_options, check_seconds
 
 __all__ = ["Asker", "Prompts"]
 
-USER: Final = "user"
-"""The address of anybody who answers ``session:prompt`` events."""
-
-Service = Callable[..., Any | Awaitable[Any]]
+NO_OPTIONS: Final[tuple[str, ...]] = ()
 
 
 class Asker(Protocol):
@@ -92,8 +87,8 @@ class Prompts:
         self._of_run: dict[str, dict[str, PendingPrompt]] = {}
         self._asleep: dict[str, list[PendingPrompt]] = {}
         """Prompts that end with their asker's run, whose end is not committed yet."""
-        deliver = pipeline.deliver if sharing_of(pipeline.journal) is not None else None
-        self._tasks = tasks
+        self._is_shared = sharing_of(pipeline.journal) is not None
+        deliver = pipeline.deliver if self._is_shared else None
         self._ended = EndedPrompts(
             pipeline.journal, tasks, pipeline.ports.clock, deliver, pipeline.addressing
         )
@@ -102,12 +97,9 @@ class Prompts:
         )
         self._stopping: dict[str, list[str]] = {}
         """Reasons of the interruptions and terminations on their way to runs that ask, in order."""
-        self._services: dict[str, Service] = {}
-        pipeline.addressing.services = self._services.keys()
-        self._served: dict[anyio.CancelScope, None] = {}
-        """The calls of services that are under way."""
+        self.services = ServedAddresses(pipeline.dispatcher, tasks)
+        pipeline.addressing.services = self.services.by_address.keys()
         self._number = 0
-        self._is_closed = False
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────
 
@@ -125,25 +117,27 @@ class Prompts:
         """Ask on behalf of a run or of nobody; ``check`` says which replies do not fit."""
         check_address(address)
         check_text("question", question)
-        options = check_options("options", options)
-        for option in options:
-            check_text("options", option)
-        check_seconds("timeout", timeout)
-        service = self._services.get(address)
+        given_options = NO_OPTIONS if options is NO_OPTIONS else _checked_options(options)
+        if timeout is not None:
+            check_seconds("timeout", timeout)
+        service = self.services.by_address.get(address)
         if service is not None:
             asked = (question,) if given is None else (question, given)
-            return await self._ask_service(service, asked, timeout)
+            return await self.services.ask(service, asked, timeout)
         run_id = asker.run_id if asker is not None else ""
         owner = self._pipeline.dispatcher.owner
         if owner is None or address == USER:
             prompt = self._new(run_id, address, check)
-            return await self._ask(prompt, asker, question, options, timeout)
-        if asker is None:
+            return await self._ask(prompt, asker, question, given_options, timeout)
+        if asker is None and self._is_shared:
             await self._ended.check_here(address)
+        if not owner.waiter_of(run_id):
+            prompt = self._new(run_id, address, check)
+            return await self._ask(prompt, asker, question, given_options, timeout)
         await owner.read_waits(address)
         prompt = self._new(run_id, address, check)
         with owner.asking(run_id, address, lambda: prompt.is_open):
-            return await self._ask(prompt, asker, question, options, timeout)
+            return await self._ask(prompt, asker, question, given_options, timeout, owner)
 
     def _new(self, run_id: str, address: str, check: Check) -> PendingPrompt:
         self._number += 1
@@ -153,25 +147,32 @@ class Prompts:
 
     async def _ask(
         self, prompt: PendingPrompt, asker: Asker | None, question: str, options: tuple[str, ...],
-        timeout: float | None,
+        timeout: float | None, waits_in: Owner | None = None,
     ) -> Any:  # fmt: skip
-        """Show a prompt to whom it asks, and wait for the answer."""
+        """Show a prompt to whom it asks, and wait for the answer; ``waits_in``: whose run waits."""
         self._register(prompt)
         try:
-            self._announce(prompt, asker, question, options, timeout)
+            if asker is not None or prompt.asked == USER:
+                self._announce(prompt, asker, question, options, timeout)
             if prompt.asked != USER:
                 self._send(prompt, question)
-            await self._wait(prompt, timeout)
+            if timeout is None and waits_in is None:
+                await prompt.wait(self._pipeline.home.make_waiter)
+            else:
+                await self._wait(prompt, timeout, waits_in)
         finally:
             reason = prompt.ended or "closed"
             if asker is not None:
                 asker.end_prompt(SessionPromptEnd(prompt_id=prompt.id, reason=reason))
-            self.end(prompt.id, reason)
+            if reason != ANSWERED or prompt.id in self._open:  # Who replies has ended it, too.
+                self.end(prompt.id, reason)
+        if prompt.answer is not None and prompt.ended == ANSWERED:
+            return prompt.answer.content
         return (await self._answer_of(prompt)).content
 
     async def _answer_of(self, prompt: PendingPrompt) -> SessionReply:
         """The reply to a prompt that is over."""
-        if prompt.answer is None or prompt.ended != "answered":
+        if prompt.answer is None or prompt.ended != ANSWERED:
             # Who is being cancelled for the same reason learns of that alone.
             await anyio.lowlevel.checkpoint_if_cancelled()
             if prompt.ended == HUB_CLOSED:
@@ -207,7 +208,7 @@ class Prompts:
 
     async def wait(self, prompt: PendingPrompt) -> SessionReply:
         """The reply to a prompt that is held; raises ``PromptClosed`` where it ends without."""
-        await prompt.wait()
+        await prompt.wait(self._pipeline.home.make_waiter)
         return await self._answer_of(prompt)
 
     def is_unanswered(self, prompt_id: str) -> bool:
@@ -241,47 +242,20 @@ class Prompts:
         if receipt.status == "rejected" and not prompt.ended:
             prompt.end(_why_not(prompt, receipt))
 
-    async def _wait(self, prompt: PendingPrompt, timeout: float | None) -> None:
+    async def _wait(
+        self, prompt: PendingPrompt, timeout: float | None, waits_in: Owner | None
+    ) -> None:
         # People take their time, and keep their place meanwhile; a run may have none yet.
-        asks_run = prompt.asked != USER
-        waiting = self._pipeline.dispatcher.waiting() if asks_run else nullcontext()
-        with waiting:
+        make_waiter = self._pipeline.home.make_waiter
+        with nullcontext() if waits_in is None else waits_in.waiting():
             with anyio.move_on_after(timeout) as scope:
-                await prompt.wait()
+                await prompt.wait(make_waiter)
             if scope.cancelled_caught and not prompt.ended:
                 if prompt.answer is None:
                     assert timeout is not None
                     prompt.ended = EXPIRED
                     raise PromptTimeout(prompt.id, timeout)
-                await prompt.wait()  # It came in time, and is on its way through the store.
-
-    async def _ask_service(
-        self, service: Service, asked: tuple[object, ...], timeout: float | None
-    ) -> Any:
-        with anyio.move_on_after(timeout) as scope:
-            self._served[scope] = None
-            try:
-                answer = service(*asked)
-                if inspect.isawaitable(answer):
-                    answer = await stepped(self._tasks.lend(answer), is_lent=True)
-                return answer
-            except BaseException as error:
-                if is_of(error, Exception):
-                    raise
-                passed = uncontained(error)
-                if passed is not None:
-                    raise passed from None
-                # Passed on, it would end the asker.
-                reason = f"who answers it raised {class_name_of(error)}: {words_of(error)}"
-                raise PromptClosed(
-                    "of a service", self._pipeline.dispatcher.masker()(reason, 2000)
-                ) from error
-            finally:
-                del self._served[scope]
-        if self._is_closed:
-            raise Closed("the hub")
-        assert scope.cancelled_caught and timeout is not None
-        raise PromptTimeout("of a service", timeout)
+                await prompt.wait(make_waiter)  # It came in time, and is on its way.
 
     def _register(self, prompt: PendingPrompt) -> None:
         self._open[prompt.id] = prompt
@@ -400,9 +374,7 @@ class Prompts:
 
     def close(self) -> None:
         """The hub closes: who asks, user or run or service, gets no answer any more."""
-        self._is_closed = True
-        for scope in tuple(self._served):
-            scope.cancel()
+        self.services.close()
         for prompt in tuple(self._open.values()):
             if prompt.asker:
                 prompt.end(prompt.ended or HUB_CLOSED)
@@ -410,38 +382,16 @@ class Prompts:
                 self.end(prompt.id, prompt.ended or HUB_CLOSED)
         self._ended.close()
 
-    # ── services ─────────────────────────────────────────────────────────────────────────────
-
-    def serve(self, address: str, handler: Service) -> Callable[[], None]:
-        """Answer what is asked of an address; returns what stops it."""
-        check_address(address)
-        if problem := function_problem(handler):
-            raise BadValue("serve", problem)
-        owner = self._pipeline.dispatcher.owner
-        is_run = is_uuid(address) or (owner is not None and owner.is_busy(address))
-        if address in self._services or address == USER or is_run:
-            raise BadValue("serve", f"the address {address!r} is taken; choose another")
-        self._services[address] = handler
-
-        def stop() -> None:
-            self._services.pop(address, None)
-
-        return stop
-
-    def is_served(self, address: str) -> bool:
-        """Whether there is a service at an address."""
-        return address in self._services
-
-
-def check_address(address: str) -> None:
-    """Raise ``BadValue`` for what nobody can be asked by."""
-    check_label("address", address)
-    if not address:
-        raise BadValue("address", "expected 'user', a service or a run id, not an empty text")
-
 
 def _why_not(prompt: PendingPrompt, receipt: Receipt) -> str:
     """Why a prompt has not reached whom it asks."""
     if receipt.reason != "unknown":
         return receipt.reason
     return f"unknown: {prompt.asked!r} is no service, no run, and not 'user'"
+
+
+def _checked_options(options: Sequence[str]) -> tuple[str, ...]:
+    checked = check_options("options", options)
+    for option in checked:
+        check_text("options", option)
+    return checked

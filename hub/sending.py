@@ -4,7 +4,6 @@ asks and is answered."""
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from hubbub.hub.delivery.unused_history import UnusedHistory
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import (
     GivenTool,
@@ -19,6 +18,7 @@ from hubbub.hub.events import (
     SessionTerminate,
 )
 from hubbub.hub.events.given_tools import ExternalTool
+from hubbub.hub.logs import log
 from hubbub.hub.message import Sayable, contents_said, opening_event, session_message
 from hubbub.hub.near_misses import kind_of
 from hubbub.hub.pipeline import Pipeline
@@ -29,7 +29,31 @@ from hubbub.hub.store.journal import Delivery, RequestKey
 from hubbub.hub.texts import check_key_size, check_label, check_labels, check_text
 from hubbub.hub.values import NULL, check_flag, encode_mapping
 
-__all__ = ["Sending"]
+__all__ = ["Sending", "UnusedHistory"]
+
+
+class UnusedHistory:
+    """Watches openings with a history or tools: one that finds a run adds a message to that, and
+    it is warned of once per hub that they were not used."""
+
+    __slots__ = ("_has_warned",)
+
+    def __init__(self) -> None:
+        self._has_warned = False
+
+    def watch(self, receipt: Receipt) -> None:
+        """Look at what becomes of such an opening."""
+        if not self._has_warned:
+            receipt.watch(self._look)
+
+    def _look(self, receipt: Receipt) -> None:
+        if receipt.accepted and not receipt.created and not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "history.unused", run_id=receipt.run_id,
+                remedy="the run was there already (see receipt.created): it has its own history, "
+                "tools and limits, and got the input as a message",
+            )  # fmt: skip
 
 
 class Sending:
@@ -304,12 +328,12 @@ class Sending:
         its address is served), and for a handler that cannot be called.
         """
         self.pipeline.check("serve")
-        return self.prompts.serve(address, handler)
+        return self.prompts.services.serve(address, handler)
 
     def is_served(self, address: str) -> bool:
         """Whether somebody on this hub answers what is asked of ``address``."""
         check_label("address", address)
-        return self.prompts.is_served(address)
+        return address in self.prompts.services.by_address
 
 
 def checked(request: RequestKey | None) -> RequestKey | None:

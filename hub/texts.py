@@ -96,6 +96,8 @@ def text_problem_in(said: object) -> str:
 
 def check_text(what: str, value: object) -> None:
     """Raise ``BadValue`` for what is no text."""
+    if value.__class__ is str and value.isascii():
+        return
     if problem := text_problem(value):
         raise BadValue(what, problem)
 

@@ -106,6 +106,11 @@ class Owner(Protocol):
         """Before ``asking``: read what the asked run waits for, where that takes reading."""
         ...
 
+    def waiter_of(self, asker: str) -> str:
+        """Whose code is to wait for an answer: the run that asks, or, where none does, the one
+        whose code calls; empty where that is nobody's."""
+        ...
+
     def asking(
         self, asker: str, asked: str, is_open: Callable[[], bool]
     ) -> AbstractContextManager[None]:

@@ -11,11 +11,11 @@ external   the result, or with ``is_error`` the   rejected        an error, with
 from collections.abc import Callable
 from typing import Final
 
-import anyio
-from msgspec import structs
+from msgspec import Struct, structs
 
 from hubbub.hub.events import PromptKind, SessionReply
 from hubbub.hub.tasks.cancelling import is_of_the_loop, put_off_cancellation
+from hubbub.hub.tasks.waiter import MakeWaiter, Waiter, wake
 
 __all__ = [
     "ANSWERED",
@@ -43,32 +43,23 @@ Check = Callable[[SessionReply], str] | None
 """Why a reply does not fit its prompt; empty where it does."""
 
 
-class PendingPrompt:
+class PendingPrompt(Struct, eq=False):
     """A prompt that waits for its reply."""
 
-    __slots__ = (
-        "answer", "asked", "asker", "check", "ended", "expires_at", "id", "is_announced", "kind",
-        "waiter",
-    )  # fmt: skip
-
-    def __init__(
-        self, id_: str, asker: str, asked: str, kind: PromptKind = "question", check: Check = None
-    ) -> None:
-        self.id = id_
-        self.asker = asker
-        self.asked = asked
-        self.kind = kind
-        self.check = check
-        self.expires_at = 0
-        """From when on no reply counts, whatever timers are due (µs since the epoch); 0 for
-        never."""
-        self.answer: SessionReply | None = None
-        """The reply, which has yet to reach the asker's run, if it is one."""
-        self.ended = ""
-        """Why nobody can reply any more."""
-        self.is_announced = False
-        """Whether the hub's lane says that it is open."""
-        self.waiter: anyio.Event | None = None
+    id: str
+    asker: str
+    asked: str
+    kind: PromptKind = "question"
+    check: Check = None
+    expires_at: int = 0
+    """From when on no reply counts, whatever timers are due (µs since the epoch); 0 for never."""
+    answer: SessionReply | None = None
+    """The reply, which has yet to reach the asker's run, if it is one."""
+    ended: str = ""
+    """Why nobody can reply any more."""
+    is_announced: bool = False
+    """Whether the hub's lane says that it is open."""
+    waiter: Waiter | None = None
 
     @property
     def is_open(self) -> bool:
@@ -90,14 +81,15 @@ class PendingPrompt:
 
     def wake(self) -> None:
         if self.waiter is not None:
-            self.waiter.set()
+            wake(self.waiter)
 
-    async def wait(self) -> None:
+    async def wait(self, make_waiter: MakeWaiter) -> None:
+        """Return when it has ended, and its asker is to know of it."""
         if self.ended:
             return
-        self.waiter = anyio.Event()
+        self.waiter = make_waiter()
         try:
-            await self.waiter.wait()
+            await self.waiter
         except BaseException as error:
             # It is on record that the asker has its answer: cancelled in the same breath, too.
             if not (self.is_answered and is_of_the_loop(error)):

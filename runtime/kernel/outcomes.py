@@ -208,15 +208,15 @@ class Outcomes:
         ):
             yield
 
+    def waiter_of(self, asker: str) -> str:
+        """Whose code is to wait for an answer: the run's that asks, or the one at hand."""
+        return asker or CURRENT_RUN.get()
+
     @contextmanager
     def asking(self, asker: str, asked: str, is_open: Callable[[], bool]) -> Iterator[None]:
         """Inside, a run, or the code at hand, waits for an answer while ``is_open``.  Raises
         ``WaitCycle``."""
-        waiter = asker or CURRENT_RUN.get()
-        if not waiter:
-            yield
-            return
-        waits = self._families.waits
+        waiter, waits = self.waiter_of(asker), self._families.waits
         if (asker and asker == asked) or waits.closes(waiter, asked, asks=True):
             raise WaitCycle(waiter, asked)
         with waits.waiting(waiter, asked, asks=True, is_open=is_open):

@@ -95,7 +95,7 @@ class Supervisor:
         self.look_at = families.look_at
         self._sharing = services.hub.share.sharing
         self.masker = FailureMasks(services, live).masker
-        self.waits_for = families.waits_for
+        self.waits_for, self.waiter_of = families.waits_for, outcomes.waiter_of
         self.read_waits, self.asking = outcomes.read_waits, outcomes.asking
         lending = Lending(live, families, self.quarantine, self._bring)
         shared = compose(self, lending)
