@@ -18,7 +18,7 @@ from msgspec import Struct, structs
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events.catalogue import CATALOGUE
 from hubbub.hub.events.event import CustomEvent, Event
-from hubbub.hub.texts import check_id_size, check_label, check_text, label_problem, readable
+from hubbub.hub.texts import check_id_size, check_label, check_text, readable
 from hubbub.hub.values import NULL, Json, decode_hook, decode_value, encode_hook
 
 __all__ = [
@@ -55,11 +55,6 @@ _COMMON: Final = frozenset(Event.__struct_fields__)
 _LABELS: Final = ("run_id", "root_run_id", "parent_run_id", "agent", "side", "label", "call_id")
 """The common fields that name something."""
 _IDS: Final = frozenset(_LABELS[:3])
-_NAMING: Final = slice(1, len(Event.__struct_fields__))
-_NAMES_NOTHING: Final = structs.astuple(Event())[_NAMING]
-"""The common fields behind the time, of an event that gives none of them."""
-_OWN: Final = slice(_NAMING.stop, None)
-"""Where the fields of a class are behind the common ones."""
 _encoder: Final = msgspec.json.Encoder(enc_hook=encode_hook)
 
 
@@ -99,14 +94,17 @@ def check_event(event: Event) -> None:
 
 def check_texts(event: Event) -> None:
     """Raise ``BadValue`` for an event with a text that is none, or a name that is none."""
-    if _is_plain(event.__class__):  # Nearly all are, and name nothing: this stands at every emit.
-        values = structs.astuple(event)
-        if values[_NAMING] == _NAMES_NOTHING:
-            for value in values[_OWN]:
-                if value.__class__ is str and not value.isascii():
-                    break
-            else:
-                return
+    own = _own_fields(event.__class__)
+    if own is not None and not (  # Nearly all name nothing, and this stands at every emit.
+        event.run_id or event.root_run_id or event.parent_run_id or event.agent or event.side
+        or event.label or event.call_id or event.lane or event.turn
+    ):  # fmt: skip
+        for name in own:
+            value = getattr(event, name)
+            if value.__class__ is str and not value.isascii():
+                break
+        else:
+            return
     for name in event.__struct_fields__:
         value = getattr(event, name)
         if value.__class__ is str and not value.isascii():
@@ -215,11 +213,13 @@ def _known_events() -> msgspec.json.Decoder[Any]:
 
 
 @cache
-def _is_plain(kind: type[Event]) -> bool:
-    """Whether the events of a class have one good type, and its fields behind the common ones."""
-    common = Event.__struct_fields__
-    is_in_order = kind.__struct_fields__[: len(common)] == common
-    return is_in_order and not issubclass(kind, _NAMED) and not label_problem(kind.type)
+def _own_fields(kind: type[Event]) -> tuple[str, ...] | None:
+    """The fields of a class that are not common ones; ``None`` where each event has its own type.
+    Raises ``BadValue`` for a class whose type is none."""
+    if issubclass(kind, _NAMED):
+        return None
+    check_label("type", kind.type)
+    return tuple(name for name in kind.__struct_fields__ if name not in _COMMON)
 
 
 @cache
