@@ -131,12 +131,9 @@ def is_minted(text: str) -> bool:
 
 def is_from_user(event: SessionMessage) -> bool:
     """Whether a person said it, rather than another run or a program unseen by people."""
-    return (
-        event.role == "user"
-        and not event.silent
-        and not event.from_run
-        and not is_minted(event.source)
-    )
+    if event.role != "user" or event.silent or event.from_run:
+        return False
+    return not (event.source and is_minted(event.source))
 
 
 def _given_descriptor(event: SessionOpen) -> Descriptor:

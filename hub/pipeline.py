@@ -31,6 +31,7 @@ from hubbub.hub.delivery.interruption import settle_interruption
 from hubbub.hub.delivery.pending_prompt import ANSWERED
 from hubbub.hub.errors import Closed, LimitExceeded, ReservedEvent
 from hubbub.hub.events import (
+    CustomEvent,
     Event,
     HubDeadLetter,
     HubErrorEvent,
@@ -154,7 +155,7 @@ class Pipeline:
         receipt of one for an inbox.  Raises ``BadValue`` for what JSON cannot hold and
         ``ReservedEvent`` for what only the runtime may say.
         """
-        home = home_of(event)
+        home = home_of(event) if event.__class__ is CustomEvent else event.home
         if home == "none":
             check_texts(event)
             dispatcher = self.dispatcher
@@ -262,7 +263,7 @@ class Pipeline:
         receipt.run_id, receipt.key = delivery.to, delivery.key
         owner = self.dispatcher.owner
         refused = ""
-        if owner is not None and isinstance(event, SessionMessage):
+        if owner is not None and event.__class__ is SessionMessage:
             refused = owner.refusal_of(delivery.to)
         if refused:
             receipt.settle("rejected", refused)
@@ -273,7 +274,7 @@ class Pipeline:
         commit = Commit(deliveries=(delivery,), receipt=receipt, about=delivery.to)
         if done is not None:
             commit.after = lambda _commit: done()
-        if isinstance(event, SessionAbort | SessionTerminate):
+        if isinstance(event, _STOPS):
             is_end = isinstance(event, SessionTerminate)
             why = ending_words("terminated" if is_end else "interrupted", event.reason)
             stopped = self.prompts.stopping(delivery.to, why)
@@ -425,6 +426,7 @@ class Pipeline:
         return letters
 
 
+_STOPS: Final = (SessionAbort, SessionTerminate)
 _RESERVED: Final = (SessionResult, SessionTimer, SessionVariables)
 
 

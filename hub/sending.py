@@ -270,7 +270,8 @@ class Sending:
         stays open.  Accepted is what is durable.
         """
         check_text("content", content)
-        check_flag("is_error", is_error)
+        if is_error is not False:
+            check_flag("is_error", is_error)
         return self._reply(
             SessionReply(prompt_id=prompt_id, content=content, source=source, is_error=is_error)
         )

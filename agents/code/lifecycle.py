@@ -109,6 +109,8 @@ class CodeThread(Struct, frozen=True, gc=False):
 def fold_code(thread: CodeThread, event: Event) -> CodeThread:
     """The thread after ``event``."""
     match event:
+        case e.SessionTaken():  # First, for it comes with each message.
+            return _taken(thread, event)
         case e.AgentStart():
             return replace(thread, phase="live")
         case e.AgentRestore():
@@ -140,8 +142,6 @@ def fold_code(thread: CodeThread, event: Event) -> CodeThread:
             return replace(thread, prompts=with_prompt(thread.prompts, event))
         case e.SessionPromptEnd():
             return _answered(thread, event)
-        case e.SessionTaken():
-            return _taken(thread, event)
         case _:
             return thread
 

@@ -242,11 +242,10 @@ class Dispatcher:
             rows = self._everyone.row(type_)
         if rows:
             return True
-        return any(
-            audience.rows.get(type_) or audience.row(type_)
-            for audience in (self._trees.get(root_run_id), self._runs.get(run_id))
-            if audience is not None
-        )
+        for audience in (self._trees.get(root_run_id), self._runs.get(run_id)):
+            if audience is not None and (audience.rows.get(type_) or audience.row(type_)):
+                return True
+        return False
 
     def attach(self, subscription: Subscription) -> None:
         """Let a subscription get what is dispatched from now on."""

@@ -110,7 +110,7 @@ def judge(row: LedgerRow, delivery: Delivery, known: Event | None) -> bool:
         reason = "ended" if row.inbox == "closing" else row.inbox
     elif (
         delivery.agents is not None
-        and isinstance(event, SessionMessage)
+        and event.__class__ is SessionMessage
         and row.agent not in delivery.agents
     ):
         reason = "agent gone"

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from hubbub.agents.state.area import place_files_again
 from hubbub.hub.errors import InboxInUse
 from hubbub.hub.events import AgentFile, SessionMessage
+from hubbub.hub.tasks.waiter import wake
 from hubbub.hub.values import check_seconds
 from hubbub.runtime.activities.recorder import IN_ITS_LOOP
 from hubbub.runtime.kernel.current_run import CURRENT_READER
@@ -263,10 +265,10 @@ class MessageStream(InboxReader):
 
     async def _wait(self) -> None:
         while not (self._inbox.messages or self.is_over):
-            arrived = anyio.Event()
-            self.on_message = arrived.set
+            arrived = self._run.services.hub.pipeline.home.make_waiter()
+            self.on_message = partial(wake, arrived)
             with self.waiting():
-                await arrived.wait()
+                await arrived
 
 
 def _nothing() -> None:
