@@ -18,6 +18,7 @@ from typing import Any, Final, Self
 
 import anyio
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hubbub.hub.bus.bus import bus_of
 from hubbub.hub.delivery import scope
@@ -42,7 +43,7 @@ from hubbub.hub.sending import Sending, UnusedHistory
 from hubbub.hub.store.cursor import cursor_of, read_all
 from hubbub.hub.store.journal import Commit, Selection
 from hubbub.hub.store.memory import MemoryJournal
-from hubbub.hub.store.store import Store
+from hubbub.hub.store.store import Removed, Store
 from hubbub.hub.task_host import TaskHost
 from hubbub.hub.tasks.callables import is_async, yielding_problem
 from hubbub.hub.tasks.cancelling import defer_interrupts
@@ -65,6 +66,8 @@ class HubStatistics(Struct, frozen=True, kw_only=True):
     parked: int
     waiting: int
     uncommitted: int
+    removed: Removed | None = None
+    """What the retention of the runtime has had go; ``None`` where everything is kept."""
 
 
 class Hub(Sending, Subscribing):
@@ -86,6 +89,7 @@ class Hub(Sending, Subscribing):
         self.ports = (ports or Ports()).of_store(journal)
         self.journal: Store = journal or MemoryJournal(ids=self.ports.ids)
         self.tasks = TaskHost(self.ports.is_watched)
+        self.removed: Removed | None = None
         self.pipeline = Pipeline(self.journal, self.ports, self.tasks, max_inbox)
         self.pipeline.prompts = self.prompts = Prompts(self.pipeline, self.tasks)
         self.addressing = self.pipeline.addressing
@@ -354,7 +358,7 @@ class Hub(Sending, Subscribing):
             subscribers=sum(len(audience.subscriptions) for audience in self.dispatcher.audiences),
             buffered=sum(stream.buffered for stream in self.dispatcher.streams),
             dropped=self.dispatcher.dropped, live=live, parked=parked, waiting=waiting,
-            uncommitted=self.pipeline.in_flight,
+            uncommitted=self.pipeline.in_flight, removed=self.removed and replace(self.removed),
         )  # fmt: skip
 
     def masker(self, *run_ids: str) -> Masker:

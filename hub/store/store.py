@@ -6,20 +6,30 @@ blobs      contents of files, by digest
 reader     the whole record, for inspection: ``StoreReader``
 
 Beside these a store may keep snapshots of long runs (``KeepsSnapshots``), and let trees of ended
-runs go while a runtime is at work (``RemovesTrees``).
+runs go while a runtime is at work (``RemovesTrees``), and contents that several trees shared
+(``DropsContents``).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+from msgspec import Struct
 
 from hubbub.hub.ports import Keeper
 from hubbub.hub.snapshots.draft import SnapshotDraft
 from hubbub.hub.store.journal import Journal, LoadedRun
 from hubbub.hub.store.reader import StoreReader
 
-__all__ = ["KeepsSnapshots", "RemovesTrees", "Store", "removals_of", "snapshots_of"]
+__all__ = [
+    "RETENTION", "DroppedContents", "DropsContents", "KeepsSnapshots", "Removed", "RemovesTrees",
+    "Store", "drops_of", "read_removed", "removals_of", "snapshots_of",
+]  # fmt: skip
 
 T = TypeVar("T")
+
+RETENTION: Final = "retention"
+"""The key of the note by which a runtime tells what has gone to who only reads its store."""
 
 
 class Store(Journal, Keeper, Protocol):
@@ -78,6 +88,57 @@ class RemovesTrees(Protocol):
         ...
 
 
+class DroppedContents(Struct, frozen=True, kw_only=True):
+    """What a store has done about contents that nothing names."""
+
+    contents: int = 0
+    """How many are gone."""
+    size: int = 0
+    """How many bytes these took."""
+    more: bool = False
+    """Whether there is more to do."""
+    problems: Sequence[str] = ()
+    """Why others stay that should go."""
+
+
+class DropsContents(Protocol):
+    """What a store has, beside ``RemovesTrees``, in which trees share contents of files."""
+
+    def hold_contents(self) -> None:
+        """From now on contents may go, but none that was put since and is not on record yet.  To
+        be called before anything is put."""
+        ...
+
+    async def look_at_contents(self) -> bool:
+        """Look at the next events, for the contents that they name; whether there are more.  Call
+        it until there are none before trees go."""
+        ...
+
+    async def drop_contents(self) -> DroppedContents:
+        """Have some contents go that no event and no note names, and that nobody is about to name.
+        Call it again for more."""
+        ...
+
+
+class Removed(Struct, kw_only=True):
+    """What has gone since a runtime was opened, and when it looked last."""
+
+    since: int
+    """When that was (µs since the Unix epoch)."""
+    passed: int | None = None
+    """When the last pass was over (µs); ``None`` before the first."""
+    trees: int = 0
+    runs: int = 0
+    events: int = 0
+    silent: int = 0
+    """Trees that were ended because nothing was heard of them."""
+    contents: int = 0
+    """Contents of files that nothing named any more, in a store in which trees share them."""
+    content_bytes: int = 0
+    problems: int = 0
+    """Trees and contents that stay although they should go."""
+
+
 class KeepsSnapshots(Protocol):
     """What a store has that keeps snapshots; others are read whole."""
 
@@ -114,3 +175,19 @@ def _bypasses_load(kind: type) -> bool:
 def removals_of(store: object) -> RemovesTrees | None:
     """What has trees of a store go; ``None`` for a store from which none go."""
     return store if hasattr(store, "prepare_removals") else None  # type: ignore[return-value]
+
+
+def drops_of(store: object) -> DropsContents | None:
+    """What has contents of a store go; ``None`` for a store in which they go with their tree."""
+    return store if hasattr(store, "drop_contents") else None  # type: ignore[return-value]
+
+
+def read_removed(note: str) -> Removed | None:
+    """What a note says; ``None`` for none, and for one that cannot be read."""
+    try:
+        return _decoder.decode(note) if note else None
+    except msgspec.DecodeError:  # hubbub fsck says so.
+        return None
+
+
+_decoder: Final = msgspec.json.Decoder(Removed)

@@ -3,7 +3,9 @@ ended, as its ``Retention`` says.
 
     a pass ─► the silent are ended ─► the oldest tree that has ended ─► its folders ─► one commit
                                                   ▲                                        │
-                                                  └──────────── everybody else's turn ◄────┘
+                                                  └──────────── everybody else's turn ◄────┤
+                                                                                           ▼
+                                                             contents that nothing names any more
 
 * What goes is a commit among others, in the store's order: what was sent to a run before it finds
   the run, what comes later finds none.  A tree goes whole; after a crash it is there or gone.
@@ -13,20 +15,20 @@ ended, as its ``Retention`` says.
 * The end of a silent tree is an ordinary one, and counts only if nobody spoke to it meanwhile.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 import anyio.lowlevel
-from msgspec import Struct
+import msgspec
 
 from hubbub.hub.errors import HubbubError
 from hubbub.hub.events import SessionTerminate
 from hubbub.hub.logs import log
 from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.reader import StoreReader
-from hubbub.hub.store.store import RemovesTrees
+from hubbub.hub.store.store import RETENTION, Removed, RemovesTrees, drops_of
 from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.stores.retention.retention import (
     EndedTree,
@@ -46,7 +48,7 @@ from hubbub.runtime.stores.retention.trees import (
 if TYPE_CHECKING:
     from anyio import TaskHandle
 
-__all__ = ["Removed", "RetentionPasses", "seconds_between"]
+__all__ = ["RetentionPasses", "seconds_between"]
 
 T = TypeVar("T")
 
@@ -55,20 +57,11 @@ MAX_TOLD: Final = 1_000
 
 LAST: Final = 1 << 62
 
+TOLD: Final = 60
+SECOND: Final = 1_000_000
+
 SILENT: Final = "silent for {seconds:,.0f} seconds: Runtime(retention=…)"
 """The reason of an end."""
-
-
-class Removed(Struct, kw_only=True):
-    """What has gone since a runtime was opened."""
-
-    trees: int = 0
-    runs: int = 0
-    events: int = 0
-    silent: int = 0
-    """Trees that were ended because nothing was heard of them."""
-    problems: int = 0
-    """Trees that stay although they should go."""
 
 
 def seconds_between(retention: Retention) -> float:
@@ -87,7 +80,12 @@ class RetentionPasses:
         self._clock = services.hub.ports.clock
         self._retention = retention
         self._store = store
-        self.removed = Removed()
+        self._contents = drops_of(store) if retention.removes else None
+        if self._contents is not None:  # Before any run is at work.
+            self._contents.hold_contents()
+        self.removed = Removed(since=0)
+        self._published = 0
+        """When that was told to who only reads the store."""
         self._task: TaskHandle[Any, None] | None = None
         self._told: dict[str, None] = {}
         self._size = 0
@@ -96,6 +94,8 @@ class RetentionPasses:
 
     def begin(self) -> None:
         """Make passes from now on, until ``stop``, or until the hub is closed."""
+        self.removed.since = self._clock.now()
+        self._hub.removed = self.removed
         self._task = self._hub.tasks.start(self._run(), name="hubbub retention")
 
     def stop(self) -> None:
@@ -108,17 +108,26 @@ class RetentionPasses:
         if self._retention.removes:
             await self._store.prepare_removals()
         while not (self._journal.failure or self._hub.is_closed):
-            before = (*self._numbers(),)
+            before = self._numbers()
             try:
                 await self.make_pass()
+                self.removed.passed = self._clock.now()
             except HubbubError as error:  # What the next one may find mended.
                 log.warning("retention.failed", problem=str(error))
-            if (*self._numbers(),) != before:
-                log.info("retention.passed", **dict(zip(_NUMBERS, self._numbers(), strict=True)))
+            self._tell(has_changed=self._numbers() != before)
             await self._clock.sleep(every)
 
-    def _numbers(self) -> tuple[int, ...]:
-        return tuple(getattr(self.removed, name) for name in _NUMBERS)
+    def _numbers(self) -> Mapping[str, int]:
+        return {name: getattr(self.removed, name) for name in _NUMBERS}
+
+    def _tell(self, *, has_changed: bool) -> None:
+        """Say what has gone; that nothing has, not more often than ``TOLD`` seconds."""
+        now = self._clock.now()
+        if has_changed:
+            log.info("retention.passed", **self._numbers())
+        if has_changed or abs(now - self._published) >= TOLD * SECOND:
+            self._published = now
+            self._journal.publish({RETENTION: msgspec.json.encode(self.removed).decode()})
 
     async def make_pass(self) -> None:
         """End what is silent, and have go what is not kept, as of now."""
@@ -126,7 +135,10 @@ class RetentionPasses:
         if self._retention.silent is not None:
             await self._end_silent()
         if self._retention.removes:
+            while self._contents is not None and await self._contents.look_at_contents():
+                await anyio.lowlevel.checkpoint()
             await self._let_go()
+            await self._drop_contents()
 
     # ── the silent ───────────────────────────────────────────────────────────────────────────
 
@@ -162,7 +174,7 @@ class RetentionPasses:
             after, is_over = page.after, page.is_over or page.after >= first
             behind = after if retention.most is not None else 0
             for root, problem in page.problems:
-                self._keep(root, problem)
+                self._keep(problem, root)
             for position, tree in page.trees:
                 is_last = position >= first
                 if goes(tree, retention, now, self._size, is_last=is_last):
@@ -202,10 +214,10 @@ class RetentionPasses:
                 size, _ = await self._look(look)
             await self._store.put_by(run_ids)
         except OSError as error:
-            self._keep(tree.root_run_id, f"{error.filename}: {error.strerror}; make it removable")
+            self._keep(f"{error.filename}: {error.strerror}; make it removable", tree.root_run_id)
             return
         except HubbubError as error:
-            self._keep(tree.root_run_id, str(error))
+            self._keep(str(error), tree.root_run_id)
             return
         last, notes = await self._look(partial(what_goes_with, run_ids=run_ids))
         # Before it goes: who is behind reads a page at a time, and may be at it.
@@ -214,7 +226,7 @@ class RetentionPasses:
         await self._commit(commit)
         if commit.error:
             if commit.error != "conflict" and not self._journal.failure:
-                self._keep(tree.root_run_id, commit.error)
+                self._keep(commit.error, tree.root_run_id)
             return
         for run_id in run_ids:
             self._hub.addressing.run_ended(run_id)
@@ -224,19 +236,32 @@ class RetentionPasses:
         removed.trees, removed.runs = removed.trees + 1, removed.runs + len(run_ids)
         removed.events += tree.events
 
+    async def _drop_contents(self) -> None:
+        """Have contents go that no tree names any more."""
+        removed, more = self.removed, self._contents is not None
+        while more and self._contents is not None and not self._journal.failure:
+            await anyio.lowlevel.checkpoint()
+            dropped = await self._contents.drop_contents()
+            more = dropped.more
+            removed.contents += dropped.contents
+            removed.content_bytes += dropped.size
+            for problem in dropped.problems:
+                self._keep(problem)
+
     async def _commit(self, commit: Commit) -> None:
         done = anyio.Event()
         commit.after = lambda _: done.set()
         self._hub.pipeline.submit(commit)
         await done.wait()
 
-    def _keep(self, root: str, problem: str) -> None:
-        """A tree stays although it should go: say so, once."""
-        if root in self._told:
+    def _keep(self, problem: str, root: str = "") -> None:
+        """A tree, or a content, stays although it should go: say so, once."""
+        about = root or problem
+        if about in self._told:
             return
         self.removed.problems += 1
         if len(self._told) < MAX_TOLD:
-            self._told[root] = None
+            self._told[about] = None
         log.warning("retention.kept", run_id=root, problem=problem)
 
     async def _look(self, look: Callable[[StoreReader], T]) -> T:
@@ -250,4 +275,4 @@ class RetentionPasses:
         return await self._journal.inspect(at_once)
 
 
-_NUMBERS: Final = ("trees", "runs", "events", "silent", "problems")
+_NUMBERS: Final = ("trees", "runs", "events", "silent", "contents", "content_bytes", "problems")

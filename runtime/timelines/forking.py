@@ -11,7 +11,7 @@ import anyio
 from msgspec import Struct
 
 from hubbub.hub.addressing import is_run_id
-from hubbub.hub.errors import BadValue, CallerError, StoreFailed
+from hubbub.hub.errors import BadValue, CallerError, StoreFailed, UnknownRun
 from hubbub.hub.events.descriptors import check_descriptor_size, descriptor_of_key
 from hubbub.hub.events.files import kept_contents
 from hubbub.hub.events.sent_items import MAX_MESSAGE_CHARS
@@ -152,9 +152,14 @@ async def _keep_contents(
     blobs, root = hub.ports.blobs, tree.root.run_id
     for digest, content in brought.items():
         await blobs.put(root, digest, content)
-    if getattr(hub.journal, "blobs", None) is blobs:
-        return  # A store keeps each once, whoever has it.
-    for digest in {ref.digest for event in tree.events for ref in kept_contents(event)}:
+    digests = {ref.digest for event in tree.events for ref in kept_contents(event)}
+    if getattr(hub.journal, "blobs", None) is blobs:  # It keeps each once, whoever has it.
+        if (keep := getattr(blobs, "keep", None)) is not None:
+            await keep(root, digests)
+            if await hub.journal.info(old_root) is None:  # They may have gone with it, before.
+                raise UnknownRun(old_root)
+        return
+    for digest in digests:
         kept = await blobs.get(old_root, digest)
         if kept is not None:
             await blobs.put(root, digest, kept)

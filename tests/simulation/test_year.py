@@ -14,7 +14,16 @@ import pytest
 from msgspec import Struct, field
 from support.pruned_stores import DAY, problems
 
-from hubbub import Agent, AgentDefinition, Cron, FunctionModel, Message, Retention, Runtime
+from hubbub import (
+    Agent,
+    AgentDefinition,
+    Cron,
+    Document,
+    FunctionModel,
+    Message,
+    Retention,
+    Runtime,
+)
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.reader import StoreReader
 from hubbub.runtime.stores.open import open_reader
@@ -22,12 +31,17 @@ from hubbub.runtime.stores.open import open_reader
 pytestmark = pytest.mark.anyio
 
 ENDED, SILENT, MONTH = 10, 20, 30
+RULES = b"Keep what comes with a bill. " * 100
 KEPT = Retention(ended=ENDED * DAY, silent=SILENT * DAY)
 
 
 def clerk() -> AgentDefinition:
     model = FunctionModel(lambda request: f"noted: {len(request.messages)}")
     return Agent("clerk", "You keep the books.", model=model)
+
+
+def invoice(name: str) -> Document:
+    return Document(b"%PDF-1.7 " + name.encode().ljust(10_000), name=f"{name}.pdf")
 
 
 class Month(Struct):
@@ -39,12 +53,15 @@ class Month(Struct):
     """Bytes of the events of the run that a schedule wakes each day, which never goes."""
     other: int
     """Bytes of all other events."""
+    contents: int
+    """Bytes of the contents of files."""
     calls: int
     """Of functions, on its last day."""
 
 
 class Year(Struct, kw_only=True):
-    """One agent at work: each day three cases that end and a talk, each month another talk."""
+    """One agent at work: each day three cases that end and a talk, each month another talk; each
+    comes with a document, and each case gets a file that all cases have."""
 
     folder: Path
     ports: Ports
@@ -81,13 +98,17 @@ class Year(Struct, kw_only=True):
     async def _day(self, rt: Runtime) -> None:
         for number in range(3):
             key = f"case-{self.day}-{number}"
-            run = await rt.start("clerk", Message("12 euros", key="first"), session_key=key)
+            said = Message("12 euros", key="first", parts=[invoice(key)])
+            run = await rt.start("clerk", said, session_key=key)
             assert (await run.result()).output == "noted: 1"
             assert (await run.ask("and tea?")) is not None
+            put = f"put {run.run_id} rules.txt"
+            assert (await (await rt.hub.ask("runtime", put, given=RULES))).accepted
             await run.close()
             await run.finished()
             self.ended[run.run_id] = self.day
-        talk = await rt.start("clerk", f"day {self.day}", session_key=f"month-{self.lives}")
+        said = Message(f"day {self.day}", parts=[invoice(f"day {self.day}")])
+        talk = await rt.start("clerk", said, session_key=f"month-{self.lives}")
         await talk.result()
         await anyio.sleep(DAY)
         self.day += 1
@@ -110,7 +131,10 @@ class Year(Struct, kw_only=True):
             for row in reader.event_rows():
                 sizes[row.run_id in cron] += len(row.body)
         file = (self.store / "hubbub.db").stat().st_size
-        self.months.append(Month(file=file, cron=sizes[1], other=sizes[0], calls=calls))
+        blobs = sum(x.stat().st_size for x in (self.store / "blobs").rglob("*") if x.is_file())
+        self.months.append(
+            Month(file=file, cron=sizes[1], other=sizes[0], contents=blobs, calls=calls)
+        )
 
 
 def _keys(reader: StoreReader) -> dict[str, str]:
@@ -140,6 +164,7 @@ async def test_a_store_is_as_large_and_a_day_costs_as_much_after_a_year(
     await year.live(months * MONTH)
     first, last = year.months[2], year.months[-1]  # The store was closed after both.
     assert last.other <= first.other * 1.05
+    assert 0 < last.contents <= first.contents * 1.05
     # What lives is as large as what it has said.
     assert last.file - first.file <= 2 * (last.cron - first.cron) + 100_000
     assert last.calls <= first.calls * 1.1

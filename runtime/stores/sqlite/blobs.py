@@ -7,7 +7,7 @@ whole; names are its SHA-256, so that a changed content is noticed when it is re
 import errno
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Final
 
 from hubbub.hub.errors import StoreFailed
 from hubbub.hub.ports import Worker
+from hubbub.runtime.stores.sqlite.contents.held import HeldContents
 from hubbub.runtime.stores.sqlite.private_files import make_private_folder, open_private
 from hubbub.runtime.stores.sqlite.regular_files import read_regular
 
@@ -34,6 +35,10 @@ class BlobFolder:
         self.root = root
         self.worker: Worker | None = None
         """The thread of the store while it is open."""
+        self.writing: Worker | None = None
+        """The one in which contents go that nothing names."""
+        self.held: HeldContents | None = None
+        """What does not; ``None`` where none go while the store is open."""
         self._compared: dict[str, tuple[int, int, int]] = {}
         """Contents that have been found whole since the store was opened, with what tells whether
         the file is still the same."""
@@ -43,7 +48,22 @@ class BlobFolder:
     async def put(self, root_run_id: str, digest: str, content: bytes) -> None:
         """Keep ``content``, durably when this returns.  Raises ``StoreFailed``."""
         assert self.worker is not None
-        await self.worker.run(partial(self._put, digest, bytes(content)))
+        content = bytes(content)
+        if self.held is None:
+            await self.worker.run(partial(self._put, digest, content))
+            return
+        self.held.hold(root_run_id, (digest,))
+        await self.worker.run(partial(self._put, digest, content))
+        # It may have been found whole while it went, for the last time: it is held by now.
+        assert self.writing is not None
+        await self.writing.run(partial(self._put_again, digest, content))
+
+    async def keep(self, root_run_id: str, digests: Iterable[str]) -> None:
+        """Have no content go any more that an event of this tree is to name: when this returns,
+        each of them has gone, or stays."""
+        if self.held is not None and self.writing is not None:
+            self.held.hold(root_run_id, digests)
+            await self.writing.run(lambda: None)  # Behind those that were about to go.
 
     async def get(self, root_run_id: str, digest: str) -> bytes | None:
         """A content, or ``None``.  Raises ``StoreFailed`` for one that has changed on disk."""
@@ -58,7 +78,9 @@ class BlobFolder:
             return None
 
     def drop(self, root_run_id: str) -> None:
-        """Nothing: contents are kept as long as the journal that names them."""
+        """Contents are kept as long as the journal names them: hold none for this tree."""
+        if self.held is not None:
+            self.held.drop(root_run_id)
 
     def place(self, digest: str) -> Path:
         return self.root / digest[:2] / digest
@@ -66,6 +88,10 @@ class BlobFolder:
     def take_in(self, digest: str, content: bytes) -> None:
         """Keep a content; call where waiting for the disk is allowed, in one thread."""
         self._put(digest, content, ".in")
+
+    def _put_again(self, digest: str, content: bytes) -> None:
+        if not self.place(digest).exists():
+            self.take_in(digest, content)
 
     def _put(self, digest: str, content: bytes, ending: str = ".new") -> None:
         place = self.place(digest)

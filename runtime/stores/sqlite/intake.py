@@ -8,9 +8,10 @@ from contextlib import contextmanager, suppress
 from hubbub.hub.errors import OperatorError
 from hubbub.runtime.stores.sql.intake import SqlIntake
 from hubbub.runtime.stores.sqlite.blobs import BlobFolder, contents_in
+from hubbub.runtime.stores.sqlite.contents.named import COUNT_DROP
 from hubbub.runtime.stores.sqlite.folder import DataFolder
 from hubbub.runtime.stores.sqlite.lock import StoreLock
-from hubbub.runtime.stores.sqlite.schema import COUNT_DROP, connect, mark_failed, store_failure
+from hubbub.runtime.stores.sqlite.schema import connect, mark_failed, store_failure
 from hubbub.runtime.stores.sqlite.store_reader import SqliteStoreReader
 from hubbub.runtime.stores.sqlite.watch import StoreWatch
 

@@ -39,7 +39,7 @@ from hubbub.runtime.stores.sqlite.migrations import (
 from hubbub.runtime.stores.sqlite.private_files import make_private_file, narrow, open_private
 
 __all__ = [
-    "COUNT_DROP", "INCREMENTAL", "KEEP_NOTE", "MAX_LOG_BYTES", "PRAGMAS", "HeldLog", "begin_copy",
+    "INCREMENTAL", "KEEP_NOTE", "MAX_LOG_BYTES", "PRAGMAS", "HeldLog", "begin_copy",
     "complete_copy", "connect", "connect_read_only", "drops_of", "is_damage", "is_io_error",
     "mark_failed", "prepare", "source_of_copy", "store_failure",
 ]  # fmt: skip
@@ -283,15 +283,9 @@ KEEP_NOTE: Final = (
 )
 """Keeps a text by its key; writes nothing where it stands there."""
 
-COUNT_DROP: Final = (
-    "INSERT INTO meta VALUES ('drops', '1') "
-    "ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + 1"
-)
-"""Counts how often contents were removed that nothing names any more."""
-
 
 def drops_of(db: sqlite3.Connection) -> str:
-    """How often that was, as a connection sees it."""
+    """How often contents were removed (``COUNT_DROP``), as a connection sees it."""
     found = db.execute("SELECT value FROM meta WHERE key = 'drops'").fetchone()
     return str(found[0]) if found else "0"
 

@@ -23,9 +23,12 @@ from hubbub.hub.ports import Ports
 from hubbub.hub.snapshots.draft import SnapshotDraft
 from hubbub.hub.store.mirror import Mirror
 from hubbub.hub.store.reader import StoreReader
+from hubbub.hub.store.store import DroppedContents
 from hubbub.runtime.stores.sql.queued import QueuedStore
 from hubbub.runtime.stores.sql.writer import Applied, Operation
 from hubbub.runtime.stores.sqlite.blobs import BlobFolder
+from hubbub.runtime.stores.sqlite.contents.held import HeldContents
+from hubbub.runtime.stores.sqlite.contents.named import NamedContents, OnRecord
 from hubbub.runtime.stores.sqlite.damage import opening, reading_on
 from hubbub.runtime.stores.sqlite.folder import DataFolder
 from hubbub.runtime.stores.sqlite.index_check import IndexCheck, check_indexes, is_small
@@ -55,6 +58,9 @@ CHECKPOINT: Final = 1_500
 
 MAX_LOG: Final = 20_000
 """Events after which that is done though there is more to write: the log does not grow on."""
+
+NOTHING: Final[tuple[DroppedContents, OnRecord]] = (DroppedContents(), ())
+"""What goes of contents once the store has failed."""
 
 LOOK: Final = 1.0
 """Seconds of idleness after which the writing thread looks whether its files are there."""
@@ -120,7 +126,7 @@ class SqliteStore(QueuedStore):
             raise
         self._is_open = True
         self._writing.when_idle(self._look, LOOK)
-        self.blobs.worker = self._reading
+        self.blobs.worker, self.blobs.writing = self._reading, self._writing
 
     async def _begin(self) -> None:
         await super()._begin()
@@ -254,15 +260,50 @@ class SqliteStore(QueuedStore):
 
     async def prepare_removals(self) -> None:
         """See ``RemovesTrees``.  Nothing is written meanwhile."""
-        try:
-            await self._writing.run(self._writer.prepare_removals)
-        except sqlite3.Error as error:
-            await self._fail(error)
+        self.hold_contents()
+        assert self.blobs.held is not None
+        contents = partial(NamedContents, folder=self.folder.blobs, held=self.blobs.held)
+        await self._drop(lambda: self._writer.prepare_removals(contents), None)
 
     async def put_by(self, run_ids: Sequence[str]) -> None:
         """See ``RemovesTrees``."""
         if self._mirror is not None:
             await self._mirror.forget(run_ids)
+
+    def hold_contents(self) -> None:
+        """See ``DropsContents``."""
+        self.blobs.held = self.blobs.held or HeldContents()
+
+    async def look_at_contents(self) -> bool:
+        """See ``DropsContents``."""
+        contents = self._writer.contents
+        if contents is None:
+            return False
+        return await self._drop(contents.look, False)
+
+    async def drop_contents(self) -> DroppedContents:
+        """See ``DropsContents``."""
+        contents, held = self._writer.contents, self.blobs.held
+        if contents is None or held is None:
+            return DroppedContents()
+        loose = held.take_loose()
+        dropped, found = await self._drop(lambda: contents.drop(loose), NOTHING)
+        held.on_record(found)
+        return dropped
+
+    async def _drop(self, step: Callable[[], T], otherwise: T) -> T:
+        """Have a step done in the writing thread, as long as its files are in their place."""
+
+        def work() -> T:
+            self._demand_files()
+            return step()
+
+        try:
+            if not self.failure:
+                return await self._writing.run(work)
+        except (sqlite3.Error, StoreFileLost) as error:
+            await self._fail(error)
+        return otherwise
 
     async def _checkpoint(self) -> None:
         try:
@@ -296,7 +337,7 @@ class SqliteStore(QueuedStore):
 
     def reader(self) -> StoreReader:
         """A reader with a connection of its own."""
-        return open_sqlite_reader(self.folder)
+        return open_sqlite_reader(self.folder, keeps_contents=False)
 
     async def _ask(self, read: Callable[[], T]) -> T:
         """What the reading thread finds; raises ``StoreFailed`` for a file that it cannot read."""

@@ -5,8 +5,8 @@ Texts are decoded leniently: damage is shown, not raised.  SQLite's own complain
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +15,7 @@ from hubbub.hub.store.reader import Backup, ProcessRow, StoreUnreadable
 from hubbub.runtime.stores.sql.connection import SqlDialect
 from hubbub.runtime.stores.sql.store_reader import SqlStoreReader
 from hubbub.runtime.stores.sqlite.backup import back_up
+from hubbub.runtime.stores.sqlite.contents.lock import ContentsLock
 from hubbub.runtime.stores.sqlite.folder import DataFolder
 from hubbub.runtime.stores.sqlite.lock import StoreLock
 from hubbub.runtime.stores.sqlite.migrations import check_newest
@@ -41,9 +42,13 @@ class SqliteStoreReader(SqlStoreReader):
 
     _db: sqlite3.Connection
 
-    def __init__(self, folder: DataFolder, db: sqlite3.Connection) -> None:
+    def __init__(
+        self, folder: DataFolder, db: sqlite3.Connection, *, keeps_contents: bool = False
+    ) -> None:
         super().__init__(db, SQLITE)
         self._folder = folder
+        self._keeps_contents = keeps_contents
+        """Whether no content goes beside runs at work as long as it reads as of one moment."""
 
     @property
     def place(self) -> str:
@@ -51,6 +56,12 @@ class SqliteStoreReader(SqlStoreReader):
 
     def _reading(self) -> AbstractContextManager[None]:
         return reading(self._folder.database)
+
+    @contextmanager
+    def one_moment(self) -> Generator[None, None, None]:
+        stays = ContentsLock(self._folder.blobs).shared()
+        with stays if self._keeps_contents else nullcontext(), super().one_moment():
+            yield
 
     # ── contents of files ────────────────────────────────────────────────────────────────────
 
@@ -105,8 +116,9 @@ _FREE: Final = (
 )
 
 
-def open_sqlite_reader(folder: DataFolder) -> SqliteStoreReader:
-    """A reader of the store in a folder; close it.
+def open_sqlite_reader(folder: DataFolder, *, keeps_contents: bool = True) -> SqliteStoreReader:
+    """A reader of the store in a folder; close it.  With ``keeps_contents`` what it sees as of one
+    moment has its contents of files, also beside a runtime.
 
     Raises ``OperatorError`` where there is no store, or where it cannot be read.
     """
@@ -120,7 +132,7 @@ def open_sqlite_reader(folder: DataFolder) -> SqliteStoreReader:
     with reading(folder.database):
         db = connect_read_only(folder.database)
     db.text_factory = _text
-    return SqliteStoreReader(folder, db)
+    return SqliteStoreReader(folder, db, keeps_contents=keeps_contents)
 
 
 @contextmanager

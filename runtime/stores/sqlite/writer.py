@@ -16,6 +16,7 @@ from hubbub.runtime.stores.sql.writer import (
     Operation,
     SecretChange,
 )
+from hubbub.runtime.stores.sqlite.contents.named import NamedContents
 
 __all__ = ["SqliteWriter"]
 
@@ -34,6 +35,8 @@ class SqliteWriter(LedgerWriter):
         self.safe = int((db.execute(select).fetchone() or ("0",))[0])
         """Up to where the agents' folders are known to be on the disk; written with a batch."""
         self._safe_written = self.safe
+        self.contents: NamedContents | None = None
+        """What names contents of files, where trees go while the store is open."""
 
     def _begin(self) -> None:
         db = self._db
@@ -75,12 +78,15 @@ class SqliteWriter(LedgerWriter):
         return numbers[1], numbers[2], numbers[3]
 
     def _write(self, batch: Sequence[Operation]) -> Applied:
+        looked_at: int | None = None
         self._db.execute("BEGIN IMMEDIATE")
         try:
             for operation in batch:
                 if isinstance(operation, Commit):
                     if operation.gone:  # What it removes must be there, and what follows must not.
                         self._flush()
+                        if self.contents is not None:
+                            looked_at = self.contents.look_at_all()
                     self._ledger.apply(operation)
                     if operation.gone:
                         self._flush()
@@ -103,6 +109,8 @@ class SqliteWriter(LedgerWriter):
                 self._db.execute("ROLLBACK")
             self._safe_written = -1
             raise
+        if looked_at is not None and self.contents is not None:
+            self.contents.looked_at(looked_at)
         return self._applied()
 
     def _keep_contents(self, contents: Mapping[str, bytes]) -> None:
@@ -146,10 +154,11 @@ class SqliteWriter(LedgerWriter):
             forget_run(self._db, row.run_id, row.number)
             drop_requests_of(self._db, row.run_id)
 
-    def prepare_removals(self) -> None:
+    def prepare_removals(self, contents: Callable[[sqlite3.Connection], NamedContents]) -> None:
         """Have by what is found what goes; in a large store that takes a while, once."""
         for index in _FOR_REMOVALS:
             self._db.execute(index)
+        self.contents = contents(self._db)
 
     def _is_of_contents(self, error: Exception) -> bool:
         return isinstance(error, _OF_CONTENTS) or not isinstance(error, _OF_OTHERS)
