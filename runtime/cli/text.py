@@ -14,6 +14,7 @@ from hubbub.hub.events import FileRef
 from hubbub.hub.events.descriptors import encode_descriptor
 from hubbub.hub.events.moments import shown_moment
 from hubbub.hub.store.reader import MAX_TREES_COUNTED, Backup, Stored
+from hubbub.hub.store.store import Removed
 from hubbub.hub.values import NULL, Json
 from hubbub.runtime.finding.conversations import Conversation, Conversations
 from hubbub.runtime.inspection.at_work import DifferingAgent, FreeTrees, ShownProcess, StoreAtWork
@@ -212,6 +213,23 @@ def process_lines(found: StoreAtWork, now: int) -> Iterator[str]:
         "agents with several definitions (those with the same one together)",
         [_differing_line(each) for each in found.differing],
     )
+    if found.removed is not None:
+        yield removed_line(found.removed, now)
+
+
+def removed_line(removed: Removed, now: int) -> str:
+    """What a retention has had go."""
+    when = "no pass yet" if removed.passed is None else f"last pass {_ago(removed.passed, now)} ago"
+    parts = [
+        f"{removed.trees:,} trees ({removed.runs:,} runs, {removed.events:,} events)",
+        f"{removed.contents:,} contents of files ({removed.content_bytes:,} bytes)",
+    ]
+    if removed.silent:
+        parts.append(f"{removed.silent:,} trees ended as silent")
+    if removed.problems:
+        parts.append(f"{removed.problems:,} problems, see the log (retention.kept)")
+    since = _ago(removed.since, now)
+    return f"retention: removed in the last {since}: {', '.join(parts)}; {when}"
 
 
 def _process_row(one: ShownProcess, now: int) -> tuple[str, ...]:

@@ -17,7 +17,8 @@ def workers_command(write: Write) -> Callable[..., int]:
         when, how long its lease lasts if it is not renewed, trees and the runs at work in them,
         how many it takes, the position of the last event that it has heard of, how many it has yet
         to hear of and how old the first of these is, and of which agents it takes trees.
-        Then the trees that nobody drives, and the agents that workers define in different ways.
+        Then the trees that nobody drives, the agents that workers define in different ways, and
+        what the retention of a runtime has removed.
 
         Parameters
         ----------
@@ -25,7 +26,8 @@ def workers_command(write: Write) -> Callable[..., int]:
             Print one JSON object instead: position (of the last event), processes (told is the
             position that each has heard of; lag and lag_seconds, how far that is behind), free
             (trees by agent, and whether anybody who is there knows it), differing (agents, and
-            who has the same definition).
+            who has the same definition), removed (null, or what a retention has removed since its
+            runtime was opened, and when its last pass was: passed, in µs).
         store
             postgresql://…, or sqlite:PATH, which one process has to itself.
         """

@@ -1,4 +1,5 @@
-"""Who is at work on a store: processes, what they own, and what waits for one that knows it."""
+"""Who is at work on a store: processes, what they own, what waits for one that knows it, and what a
+retention has had go."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,6 +7,7 @@ from msgspec import Struct
 
 from hubbub.hub.errors import StoreFailed
 from hubbub.hub.store.reader import ProcessRow, StoreReader, decoded
+from hubbub.hub.store.store import RETENTION, Removed, read_removed
 
 __all__ = ["DifferingAgent", "FreeTrees", "ShownProcess", "StoreAtWork", "list_processes"]
 
@@ -52,6 +54,8 @@ class StoreAtWork(Struct, frozen=True, kw_only=True):
     processes: tuple[ShownProcess, ...]
     free: tuple[FreeTrees, ...]
     differing: tuple[DifferingAgent, ...] = ()
+    removed: Removed | None = None
+    """What the runtime with a retention that made a pass last has had go."""
 
 
 def list_processes(store: StoreReader, now: int) -> StoreAtWork:
@@ -59,6 +63,7 @@ def list_processes(store: StoreReader, now: int) -> StoreAtWork:
     with store.one_moment():
         tip = store.tip
         rows, free = store.processes(), store.free_trees()
+        removed = read_removed(store.notes(RETENTION).get(RETENTION, ""))
         shown = tuple(_shown(store, row, tip, now) for row in rows)
     workers = [row for row in rows if row.is_worker and not row.drains]
     return StoreAtWork(
@@ -69,6 +74,7 @@ def list_processes(store: StoreReader, now: int) -> StoreAtWork:
             for agent, trees in free.items()
         ),
         differing=tuple(_differing(rows)),
+        removed=removed,
     )
 
 

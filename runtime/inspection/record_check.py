@@ -20,6 +20,7 @@ from hubbub.agents.state.prompts import LASTING
 from hubbub.hub.addressing import can_be_known_by
 from hubbub.hub.errors import BadValue, StoreFailed
 from hubbub.hub.store.reader import StoreReader, StoreUnreadable, decoded
+from hubbub.hub.store.store import RETENTION
 from hubbub.runtime.stores.exchange.lanes import FROM_BACKUP, Lane, Lanes, Problem
 from hubbub.runtime.stores.exchange.run_check import RunCheck, holds_key
 
@@ -31,7 +32,7 @@ STEP: Final = 200_000
 FIRST: Final = -(1 << 62)
 """Before every position, damaged ones included."""
 
-JSON_NOTES: Final = ("agents", "runs:", "schedule/")
+JSON_NOTES: Final = ("agents", "runs:", "schedule/", RETENTION)
 """How the keys of notes begin that are JSON."""
 
 Tell = Callable[[str], object]

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from support.pruned_stores import DAY, problems
 from support.stores import agents
@@ -14,6 +15,9 @@ from hubbub.hub.events import AgentComplete, Event, HubGap, SessionMessage
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.store.reader import StoreReader
+from hubbub.runtime.cli.text import process_lines
+from hubbub.runtime.inspection.at_work import list_processes
+from hubbub.runtime.stores.open import open_reader
 
 pytestmark = pytest.mark.anyio
 
@@ -207,6 +211,33 @@ async def test_a_message_that_comes_before_an_end_by_silence_keeps_the_tree(
         await anyio.sleep(1.05 * DAY)
         (info,) = await rt.hub.journal.runs()
         assert info.run_id == chat.run_id and info.inbox == "open"
+
+
+async def test_what_has_gone_and_when_is_told_in_the_process_and_to_who_reads_the_store(
+    store: str, ports: Ports
+) -> None:
+    async with Runtime(agents(), store=store, ports=ports, retention=Retention(ended="2d")) as rt:
+        began = rt.hub.ports.clock.now()
+        await rt.run("bot", "old")
+        await rt.run("bot", "young")
+        await anyio.sleep(3 * DAY + 60)
+        told = await rt.hub.ask("runtime", "statistics")
+        removed = rt.hub.statistics().removed
+        assert removed is not None and told["removed"] == msgspec.to_builtins(removed)
+        assert (removed.since, removed.trees, removed.runs) == (began, 1, 1)
+        assert removed.events > 5 and removed.problems == 0
+        now = rt.hub.ports.clock.now()
+        assert removed.passed is not None and now - removed.passed < 3_600_000_000
+        assert (await rt.hub.ask("runtime", "workers"))["removed"] == told["removed"]
+    if store != "memory":
+        with open_reader(store) as reader:
+            kept = list_processes(reader, now)
+        assert kept.removed == removed
+        *_, line = process_lines(kept, now)
+        assert line.startswith("retention: removed in the last 3 d: 1 trees (1 runs, ")
+        assert ", 1 contents of files (9 bytes); last pass " in line and line.endswith(" ago")
+    async with Runtime(agents(), ports=ports) as rt:
+        assert rt.hub.statistics().removed is None
 
 
 class Foreign(MemoryJournal):
