@@ -136,6 +136,10 @@ class MemoryReader:
         roots = (row for row in islice(rows, first, None) if row.parent_run_id is None)
         return [_run_row(row) for row in islice(roots, limit)]
 
+    def trees_of_live_children(self, limit: int, *, after: str = "") -> Sequence[str]:
+        rows = (row for row in self._rows.at_work() if row.parent_run_id is not None)
+        return nsmallest(limit, {row.root_run_id for row in rows if row.root_run_id > after})
+
     def described(self, after: int | None = None) -> Sequence[str]:
         rows = (row for row in self._rows.by_id.values() if row.descriptor is not None)
         return [row.run_id for row in rows if after is None or row.positions[-1] > after]

@@ -243,6 +243,11 @@ class StoreReader(Protocol):
         however many there are, no more are read than are returned."""
         ...
 
+    def trees_of_live_children(self, limit: int, *, after: str = "") -> Sequence[str]:
+        """Up to ``limit`` roots of trees in which a child has not ended, by their ids; whether the
+        root has or not."""
+        ...
+
     def described(self, after: int | None = None) -> Sequence[str]:
         """The runs with a descriptor, by creation; those of which something was written after a
         position, if one is given."""

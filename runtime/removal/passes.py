@@ -38,9 +38,11 @@ from hubbub.runtime.stores.retention.retention import (
     silent_since,
 )
 from hubbub.runtime.stores.retention.trees import (
+    SilentPage,
     ended_page,
     first_of_last,
     silent_page,
+    silent_rest_page,
     size_after,
     what_goes_with,
 )
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RetentionPasses", "seconds_between"]
 
+P = TypeVar("P")
 T = TypeVar("T")
 
 MAX_TOLD: Final = 1_000
@@ -143,20 +146,23 @@ class RetentionPasses:
     # ── the silent ───────────────────────────────────────────────────────────────────────────
 
     async def _end_silent(self) -> None:
-        assert isinstance(self._retention.silent, int | float)
         since = silent_since(self._retention, self._clock.now())
         assert since is not None
-        reason = SILENT.format(seconds=self._retention.silent)
-        after, is_over = 0, False
+        await self._end_pages(lambda after, store: silent_page(store, after, since), 0)
+        await self._end_pages(lambda after, store: silent_rest_page(store, after, since), "")
+
+    async def _end_pages(
+        self, page_behind: Callable[[P, StoreReader], SilentPage[P]], after: P
+    ) -> None:
+        assert isinstance(self._retention.silent, int | float)
+        reason, is_over = SILENT.format(seconds=self._retention.silent), False
         while not is_over:
-            page = await self._look(partial(silent_page, after=after, since=since))
+            page = await self._look(partial(page_behind, after))
             after, is_over = page.after, page.is_over
-            for tree in page.trees:
-                end = self._hub.addressing.delivery(
-                    SessionTerminate(reason=reason), to=tree.root_run_id
-                )
-                end.expect = tree.expect
-                await self._commit(Commit(deliveries=(end,), about=tree.root_run_id))
+            for run in page.runs:
+                end = self._hub.addressing.delivery(SessionTerminate(reason=reason), to=run.run_id)
+                end.expect = run.expect
+                await self._commit(Commit(deliveries=(end,), about=run.run_id))
                 self.removed.silent += end.outcome == "accepted"
 
     # ── what has ended ───────────────────────────────────────────────────────────────────────

@@ -6,7 +6,7 @@ may go, and, of trees that live, a page at a time.
 """
 
 from collections.abc import Collection, Sequence
-from typing import Final, TypeAlias
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -17,9 +17,11 @@ from hubbub.runtime.stores.exchange.run_check import READ_ERRORS
 from hubbub.runtime.stores.retention.retention import EndedTree
 
 __all__ = [
-    "PAGE", "EndedPage", "EndedRun", "SilentPage", "SilentTree", "ended_page", "ended_tree",
-    "first_of_last", "silent_page", "size_after", "what_goes_with",
+    "PAGE", "EndedPage", "EndedRun", "SilentPage", "SilentRun", "ended_page", "ended_tree",
+    "first_of_last", "silent_page", "silent_rest_page", "size_after", "what_goes_with",
 ]  # fmt: skip
+
+P = TypeVar("P")
 
 PAGE: Final = 20
 """Trees that are looked at together."""
@@ -50,19 +52,21 @@ class EndedPage(Struct, frozen=True, kw_only=True):
     """Roots of trees that cannot be read, and what is wrong."""
 
 
-class SilentTree(Struct, frozen=True, kw_only=True):
-    """A tree of which nothing was heard, and in which nothing is to be done."""
+class SilentRun(Struct, frozen=True, kw_only=True):
+    """The top of what lives of a tree of which nothing was heard, and in which nothing is to be
+    done: its root, or where that has ended a child."""
 
-    root_run_id: str
+    run_id: str
     expect: tuple[int, int]
-    """How far the lanes of its root have come."""
+    """How far its lanes have come."""
 
 
-class SilentPage(Struct, frozen=True, kw_only=True):
-    """Of some trees that live those that are silent."""
+class SilentPage(Struct, Generic[P], frozen=True, kw_only=True):
+    """What is silent of some trees that live."""
 
-    trees: Sequence[SilentTree]
-    after: int
+    runs: Sequence[SilentRun]
+    after: P
+    """Behind what the next page begins."""
     is_over: bool
 
 
@@ -160,26 +164,44 @@ def size_after(
     return size, after
 
 
-def silent_page(store: StoreReader, after: int, since: int) -> SilentPage:
-    """Of the next trees that live, by their beginning, those of which nothing was heard after
-    ``since`` (µs), and in which nothing is to be done."""
+def silent_page(store: StoreReader, after: int, since: int) -> SilentPage[int]:
+    """Of the next trees whose roots live, by their beginning, those of which nothing was heard
+    after ``since`` (µs), and in which nothing is to be done."""
     roots = store.live_roots(PAGE, after=after)
-    found: list[SilentTree] = []
-    for root in roots:
-        try:
-            if is_silent(store, root, since):
-                expect = root.seq, root.in_seq
-                found.append(SilentTree(root_run_id=root.run_id, expect=expect))
-        except (*READ_ERRORS, HubbubError):
-            continue  # Whoever drives it tells.
     after = roots[-1].born if roots else after
-    return SilentPage(trees=found, after=after, is_over=len(roots) < PAGE)
+    found = [run for root in roots for run in _silent_in(store, root, since)]
+    return SilentPage(runs=found, after=after, is_over=len(roots) < PAGE)
+
+
+def silent_rest_page(store: StoreReader, after: str, since: int) -> SilentPage[str]:
+    """The same of the next trees whose roots have ended before a child, by the ids of the roots."""
+    trees = store.trees_of_live_children(PAGE, after=after)
+    after = trees[-1] if trees else after
+    rows = (store.row(root) for root in trees)
+    ended = (row for row in rows if row is not None and row.status == "ended")
+    found = [run for root in ended for run in _silent_in(store, root, since)]
+    return SilentPage(runs=found, after=after, is_over=len(trees) < PAGE)
+
+
+def _silent_in(store: StoreReader, root: RunRow, since: int) -> list[SilentRun]:
+    """The runs by which all that lives of a tree ends, if it is silent."""
+    try:
+        if not is_silent(store, root, since):
+            return []
+        rows = store.tree(root.run_id, live=True)
+    except (*READ_ERRORS, HubbubError):
+        return []  # Whoever drives it tells.
+    live = {row.run_id for row in rows}
+    tops = (row for row in rows if row.parent_run_id not in live)
+    return [SilentRun(run_id=row.run_id, expect=(row.seq, row.in_seq)) for row in tops]
 
 
 def is_silent(store: StoreReader, root: RunRow, since: int) -> bool:
     """Whether a tree rests: every run in it is parked, or waits for one that has its conversation;
     nothing waits in an inbox, for a person or for a time; and nothing was written since."""
     if root.created_at > since or root.kind in ("cron", "heartbeat"):
+        return False
+    if root.status == "ended" and _was_heard(store, root.run_id, since):
         return False
     rows = store.tree(root.run_id, live=True)
     holders = {row.parent_run_id for row in rows if row.status in _AT_REST}
@@ -190,6 +212,10 @@ def is_silent(store: StoreReader, root: RunRow, since: int) -> bool:
             return False
         if any(store.notes(f"{LASTING}{row.run_id}.").values()):
             return False
-        if any(event.at > since for event in store.lanes(row.run_id, 1, backwards=True)):
+        if _was_heard(store, row.run_id, since):
             return False
     return True
+
+
+def _was_heard(store: StoreReader, run_id: str, since: int) -> bool:
+    return any(event.at > since for event in store.lanes(run_id, 1, backwards=True))

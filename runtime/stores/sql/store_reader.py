@@ -197,6 +197,13 @@ class SqlStoreReader(ABC):
         )
         return [_row(found) for found in self._all(select, (after, limit))]
 
+    def trees_of_live_children(self, limit: int, *, after: str = "") -> Sequence[str]:
+        select = (
+            "SELECT DISTINCT root_run_id FROM run WHERE parent_run_id IS NOT NULL "
+            "AND status <> 'ended' AND root_run_id > ? ORDER BY root_run_id LIMIT ?"
+        )
+        return [root for (root,) in self._all(select, (after, limit))]
+
     def described(self, after: int | None = None) -> Sequence[str]:
         where, values = "descriptor IS NOT NULL", ()
         if after is not None:

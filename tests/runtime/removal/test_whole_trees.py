@@ -6,6 +6,7 @@ from typing import Any
 import anyio
 import pytest
 from support.agents import model_agent
+from support.families import Recorder, child, config, parent
 from support.pruned_stores import DAY
 
 from hubbub import AgentDefinition, Retention, Runtime, agent, tool
@@ -99,3 +100,26 @@ async def test_what_was_noted_of_a_question_goes_with_who_asked(store: str, port
         await anyio.sleep(2 * DAY)
         assert asks.run_id not in await roots_of(rt)
         assert await rt.hub.journal.inspect(notes) == []
+
+
+async def test_what_lives_on_after_its_root_and_of_which_nothing_is_heard_is_ended_and_goes(
+    store: str, ports: Ports
+) -> None:
+    boss = Recorder(
+        call("subagent_create", agent="helper", name="Bob", arguments={"message": "Do it."}), "Bye."
+    )
+    helper = child(Recorder(call("finish", result="1"), latency=50))
+    agents = [parent(boss, config(stays=True, blocking=False)), helper, *families()]
+    retention = Retention(silent="10d", ended="5d")
+    async with Runtime(agents, store=store, ports=ports, retention=retention) as rt:
+        root = (await rt.run("main", "Please.")).run_id
+        await anyio.sleep(9 * DAY)
+        (info,) = await rt.hub.journal.runs()
+        assert info.root_run_id == root != info.run_id and info.status == "parked"
+        await anyio.sleep(2.5 * DAY)
+        assert await rt.hub.journal.runs() == []
+        assert (await rt.result(info.run_id)).outcome == "terminated"
+        await rt.run("alone", "go")
+        assert await roots_of(rt) >= {root}
+        await anyio.sleep(5 * DAY)
+        assert root not in await roots_of(rt)
