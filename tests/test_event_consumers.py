@@ -54,7 +54,7 @@ CONSUMERS: Final = {
         "what a code agent's calls are answered with when it runs again",
         "own",
         """
-        AgentStart AgentThinking AgentText AgentRetry AgentStatus AgentMessage AgentRead
+        AgentStart AgentThinking AgentText AgentRetry AgentStatus AgentMessage AgentChild AgentRead
         AgentImmediate AgentFile AgentKey AgentHandoff AgentPark AgentRestore AgentClaim
         AgentInterrupted AgentFailed AgentComplete SessionStart SessionTurn SessionEnd SessionPrompt
         SessionPromptEnd SessionPush SessionPop SessionDropped
@@ -65,7 +65,7 @@ CONSUMERS: Final = {
         "a code agent's thread",
         "own in",
         """
-        AgentToolStart AgentToolComplete AgentStatus AgentMessage AgentRead AgentImmediate
+        AgentStatus AgentMessage AgentRead AgentImmediate
         AgentHandoff AgentClaim AgentInterrupted AgentFailed SessionStart SessionTurn SessionEnd
         SessionResult SessionVariables SessionAbort SessionCancel SessionTerminate
         SessionPush SessionPop SessionDropped
@@ -178,15 +178,18 @@ CONSUMERS: Final = {
         """,
     ),
     "runtime/runs/code_run.py": Consumer(
-        "what a code agent may emit and what its inbox gives it",
-        "own in",
+        "what the inbox of a code agent gives it",
+        "in",
+        "SessionVariables SessionCancel SessionReset SessionCompact SessionLimits",
+    ),
+    "agents/code/reserved.py": Consumer(
+        "what a code agent may emit",
+        "own",
         """
         AgentStart AgentThinking AgentText AgentStep AgentRetry AgentToolStart AgentToolComplete
         AgentStatus AgentMessage AgentHandoff AgentInterrupted AgentFailed AgentComplete
-        SessionStart SessionTurn SessionEnd SessionVariables SessionCancel SessionReset
-        SessionPush SessionPop SessionTaken
-        SessionCompact SessionCompaction
-        SessionLimits
+        SessionStart SessionTurn SessionEnd SessionPush SessionPop SessionTaken SessionDropped
+        SessionCompaction
         """,
     ),
     "runtime/runs/session.py": Consumer(

@@ -62,7 +62,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "agents/state": (*HUB, "agents"),
     "agents/definitions": (*HUB, "agents", "agents/state"),
     "agents/resolution": (*HUB, "agents", "agents/definitions"),
-    "agents/snapshots": (*HUB, "agents/state"),
+    "agents/snapshots": (*HUB, "agents/state", "agents/code"),
     "agents/turn": (*HUB, "agents", "agents/state", "agents/definitions", "agents/resolution"),
     "agents/code": (*HUB, "agents/state", "agents/turn"),
     "agents/frames": (*HUB, *TURN),
@@ -117,7 +117,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
         "runtime/stores/postgres/server",
     ),
     "runtime/spending": (*HUB, *TURN, "agents/code"),
-    "runtime/remembered": (*HUB, "agents/state", "agents/snapshots"),
+    "runtime/remembered": (*HUB, "agents/state", "agents/code", "agents/snapshots"),
     "runtime/kernel": (
         *HUB, *TURN, "agents/code", "runtime/models", "runtime/spending", "runtime/remembered",
     ),

@@ -1,6 +1,7 @@
 """What earlier executions of a code agent have left on record.
 
-    events of the own lane → Recorded          (``recall``)
+    events of the own lane → Recorded          (``recall``), page by page
+    an event → what is known at once           (``with_call``, ``with_spawned``)
 
 Rules
 -----
@@ -9,10 +10,13 @@ Rules
 * A child is found by what was asked of it (agents/state/call_order.py), in whatever order.
 * A message is on record once it is consumed, and once only, however often it is redelivered.
 * A model's calls that no result is on record of get one now: nobody else will give it.
+* The children and these calls are part of what the run has come to (``CodeThread``), and so of its
+  snapshots.  Results of steps and messages are as many as the run is long: they are read when the
+  function asks for them.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct, structs
@@ -23,52 +27,77 @@ from hubbub.hub.errors import BadValue
 from hubbub.hub.events import Event
 from hubbub.hub.values import Json, decode_value
 
-__all__ = ["NOTHING", "Recorded", "recall", "step_value"]
+__all__ = ["RECALLED", "Recorded", "Spawned", "recall", "step_value", "with_call", "with_spawned"]
+
+RECALLED: Final = frozenset((e.AgentRecord.type, e.SessionTaken.type))
+"""The types of the events that ``recall`` looks at."""
 
 NOT_BEGUN = "not run: the process stopped before this tool was called"
 
 
 class Recorded(Struct, frozen=True):
-    """What an execution finds."""
+    """What some events hold for the function to find."""
 
-    steps: Mapping[tuple[str, int], Json] = {}
-    """Values by name and occurrence, from 1."""
-    children: Mapping[int, e.AgentChild] = {}
-    """Those that ``ctx.spawn`` started, by number, from 1."""
-    messages: tuple[e.SessionMessage, ...] = ()
+    steps: list[tuple[tuple[str, int], Json]]
+    """Values of steps, each with its name and occurrence, from 1."""
+    messages: list[e.SessionMessage]
     """What was consumed, in order, marked as redelivered."""
-    lost: tuple[e.AgentToolComplete, ...] = ()
-    """The results of calls that no execution will give any more."""
 
 
-NOTHING = Recorded()
+class Spawned(Struct, frozen=True, gc=False):
+    """A child that ``ctx.spawn`` has started."""
+
+    number: int
+    run_id: str
+    agent: str
+    identity: str = ""
+    in_order: bool = False
 
 
 def recall(events: Iterable[Event]) -> Recorded:
-    """What ``events``, the run's own lane, say of its earlier executions."""
-    steps: dict[tuple[str, int], Json] = {}
-    children: dict[int, e.AgentChild] = {}
+    """What ``events``, a part of the run's own lane, say of its earlier executions."""
+    steps: list[tuple[tuple[str, int], Json]] = []
     messages: list[e.SessionMessage] = []
-    calls: dict[tuple[int, int], e.AgentToolComplete] = {}
     for event in events:
         match event:
             case e.AgentRecord():
-                steps[event.name, event.index] = event.value_json
-            case e.AgentChild() if event.index:
-                children[event.index] = event
+                steps.append(((event.name, event.index), event.value_json))
             case e.SessionTaken():
                 messages += [
                     structs.replace(item, redelivered=True)
                     for item in event.items
                     if isinstance(item, e.SessionMessage)
                 ]
-            case e.AgentStep():
-                calls |= {(x.step, x.index): x for x in _unanswered(event)}
-            case e.AgentToolStart() if call := calls.get((event.step, event.index)):
-                calls[event.step, event.index] = structs.replace(call, output=LOST, ran=True)
-            case e.AgentToolComplete():
-                calls.pop((event.step, event.index), None)
-    return Recorded(steps, children, tuple(messages), tuple(calls.values()))
+    return Recorded(steps, messages)
+
+
+def with_spawned(spawned: tuple[Spawned, ...], event: e.AgentChild) -> tuple[Spawned, ...]:
+    """The children on record after one more; what no number tells is not found again."""
+    if not event.index:
+        return spawned
+    child = Spawned(
+        event.index, event.child_run_id, event.child_agent, event.identity, event.in_order
+    )
+    return (*spawned, child)
+
+
+def with_call(
+    calls: tuple[e.AgentToolComplete, ...],
+    event: e.AgentStep | e.AgentToolStart | e.AgentToolComplete,
+) -> tuple[e.AgentToolComplete, ...]:
+    """What the calls of a model come to that no result is on record of, if nobody gives one."""
+    match event:
+        case e.AgentStep():
+            return (*calls, *_unanswered(event)) if event.calls else calls
+        case e.AgentToolStart():
+            place = event.step, event.index
+            return tuple([
+                structs.replace(x, output=LOST, ran=True) if (x.step, x.index) == place else x
+                for x in calls
+            ])  # fmt: skip
+        case e.AgentToolComplete():
+            place = event.step, event.index
+            return tuple([x for x in calls if (x.step, x.index) != place])
 
 
 def _unanswered(step: e.AgentStep) -> Iterable[e.AgentToolComplete]:

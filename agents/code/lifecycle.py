@@ -17,11 +17,13 @@ Rules
   others, of which an ``agent:park`` after a restart tells.
 """
 
+from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hubbub.agents.code.durable_steps import Spawned, with_call, with_spawned
 from hubbub.agents.state.area import NO_AREA, Area, with_file, with_files, with_key
 from hubbub.agents.state.family import NO_RESULT, OPENING, describe
 from hubbub.agents.state.prompts import (
@@ -51,6 +53,7 @@ __all__ = [
     "completion",
     "ends_question",
     "fold_code",
+    "fold_code_all",
     "lost_questions",
     "opening",
     "refusal_of_restart",
@@ -63,8 +66,8 @@ __all__ = [
 NO_RESET: Final = "a code agent is not reset; send it a message"
 
 
-class CodeThread(Struct, frozen=True, gc=False):
-    """What a code run's life depends on."""
+class CodeThread(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What a code run's life depends on, and what it finds at once when it is executed again."""
 
     phase: Literal["new", "live", "ended"] = "new"
     opened: e.SessionOpen | None = None
@@ -90,6 +93,14 @@ class CodeThread(Struct, frozen=True, gc=False):
     """What the code has asked and nobody has answered yet."""
     answers: tuple[Answered, ...] = ()
     """What the questions that it has asked came to, which it asks again after a crash."""
+    calls: tuple[e.AgentToolComplete, ...] = ()
+    """What the calls of its models come to that no result is on record of, after a crash."""
+    spawned: tuple[Spawned, ...] = ()
+    """The children that it finds again."""
+    records: int = 0
+    """How many results of steps there are in its lane."""
+    consumed: int = 0
+    """How many messages it has consumed."""
 
     @property
     def depth(self) -> int:
@@ -119,13 +130,19 @@ def fold_code(thread: CodeThread, event: Event) -> CodeThread:
         case e.AgentStep():
             step = max(thread.step, event.step)
             usage = thread.usage + event.usage
-            spent = with_event(thread.spent, event)
+            spent, calls = with_event(thread.spent, event), with_call(thread.calls, event)
             return replace(
-                thread, usage=usage, spent=spent, step=step, causes=(), has_progressed=True
-            )
+                thread, usage=usage, spent=spent, step=step, calls=calls, causes=(),
+                has_progressed=True,
+            )  # fmt: skip
+        case e.AgentToolStart() | e.AgentToolComplete() if thread.calls:
+            return replace(thread, calls=with_call(thread.calls, event))
         case e.AgentText() | e.AgentThinking() | e.AgentRetry() if event.step > thread.step:
             return replace(thread, step=event.step)
-        case e.AgentRecord() | e.AgentPark():
+        case e.AgentRecord():
+            records = thread.records + 1
+            return replace(thread, records=records, causes=(), has_progressed=True)
+        case e.AgentPark():
             return (
                 thread if thread.has_progressed else replace(thread, causes=(), has_progressed=True)
             )
@@ -137,13 +154,23 @@ def fold_code(thread: CodeThread, event: Event) -> CodeThread:
             return replace(thread, area=with_key(thread.area, event))
         case e.AgentChild():
             children = (*thread.children, event.child_run_id)
-            return replace(thread, children=children, causes=(), has_progressed=True)
+            spawned = with_spawned(thread.spawned, event)
+            return replace(
+                thread, children=children, spawned=spawned, causes=(), has_progressed=True
+            )
         case e.SessionPrompt():
             return replace(thread, prompts=with_prompt(thread.prompts, event))
         case e.SessionPromptEnd():
             return _answered(thread, event)
         case _:
             return thread
+
+
+def fold_code_all(thread: CodeThread, events: Iterable[Event]) -> CodeThread:
+    """The thread after ``events``."""
+    for event in events:
+        thread = fold_code(thread, event)
+    return thread
 
 
 def _taken(thread: CodeThread, event: e.SessionTaken) -> CodeThread:
@@ -158,8 +185,9 @@ def _taken(thread: CodeThread, event: e.SessionTaken) -> CodeThread:
                 thread = replace(thread, closing=True)
             case e.SessionReply() if thread.prompts:
                 thread = _answered(thread, item)
-            case e.SessionMessage() if not thread.has_progressed:
-                thread = replace(thread, causes=(), has_progressed=True)
+            case e.SessionMessage():
+                consumed = thread.consumed + 1
+                thread = replace(thread, consumed=consumed, causes=(), has_progressed=True)
     return thread
 
 

@@ -2,8 +2,9 @@
 
     Thread ──encode_thread──► JSON ──decode_thread──► the same Thread
 
-It is JSON, as the values within are.  What stands at its default is left out, so that it is that
-very object again: some of these are told by what they are (``NO_USAGE``, ``NULL``).
+The ``CodeThread`` of a code agent stands in a list: so both are told apart.  The text is JSON, as
+the values within are.  What stands at its default is left out, so that it is that very object
+again: some of these are told by what they are (``NO_USAGE``, ``NULL``).
 
 ``fold_version`` names how a thread is made of events.  Its number is raised by hand when events
 come to something else than before, which ``tests/agents/snapshots/test_thread_text.py`` notices by
@@ -17,6 +18,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
+from hubbub.agents.code.lifecycle import CodeThread
 from hubbub.agents.state.thread import Thread
 
 __all__ = ["FOLD", "decode_thread", "encode_thread", "fold_version", "shape_of"]
@@ -25,20 +27,22 @@ FOLD: Final = 1
 """Raised when the same events come to another thread than before."""
 
 
-def encode_thread(thread: Thread) -> bytes:
+def encode_thread(thread: Thread | CodeThread) -> bytes:
     """A thread as text.  Raises what ``msgspec`` does for a text that is none."""
-    return _ENCODER.encode(thread)
+    return _ENCODER.encode(thread if isinstance(thread, Thread) else (thread,))
 
 
-def decode_thread(text: bytes) -> Thread:
+def decode_thread(text: bytes) -> Thread | CodeThread:
     """The thread that a text was made of.  Raises ``msgspec.DecodeError`` for another text."""
-    return _decoder().decode(text)
+    found = _decoder().decode(text)
+    return found if isinstance(found, Thread) else found[0]
 
 
 @cache
 def fold_version() -> str:
     """Names what a snapshot holds: another version's cannot be read."""
-    digest = hashlib.sha256(shape_of(Thread).encode()).hexdigest()
+    shapes = f"{shape_of(Thread)}\n{shape_of(CodeThread)}"
+    digest = hashlib.sha256(shapes.encode()).hexdigest()
     return f"{FOLD}-{digest[:16]}"
 
 
@@ -71,6 +75,6 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 @cache
-def _decoder() -> msgspec.json.Decoder[Thread]:
+def _decoder() -> msgspec.json.Decoder[Thread | tuple[CodeThread]]:
     # Made when the first is read: a program that reads none does not wait for it.
-    return msgspec.json.Decoder(Thread)
+    return msgspec.json.Decoder(Thread | tuple[CodeThread])

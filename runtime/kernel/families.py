@@ -20,6 +20,7 @@ from contextlib import contextmanager
 
 from msgspec import Struct
 
+from hubbub.agents.code.lifecycle import CodeThread
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import EMPTY, Thread
 from hubbub.hub import events as e
@@ -31,7 +32,7 @@ from hubbub.runtime.kernel.ancestry import runs_above
 from hubbub.runtime.kernel.budgets import TreeBudgets
 from hubbub.runtime.kernel.current_run import CURRENT_READER
 from hubbub.runtime.kernel.live import LiveRuns
-from hubbub.runtime.remembered.snapshots import load_run, thread_of
+from hubbub.runtime.remembered.snapshots import load_model_run, thread_of
 from hubbub.runtime.spending.accounts import TreeAccounts
 
 __all__ = ["Families", "WaitGraph"]
@@ -199,13 +200,13 @@ class Families:
 
     # ── read from the journal ────────────────────────────────────────────────────────────────
 
-    async def load(self, loaded: LoadedRun, before: Thread | None = None) -> None:
+    async def load(self, loaded: LoadedRun, before: Thread | CodeThread | None = None) -> None:
         """Read what a run needs to know of its tree, its budget and its limits, and the statuses
         of its own children; ``before``: what it had come to before the events that are loaded."""
         info, journal = loaded.info, self._hub.journal
         started = [event for event in loaded.events if isinstance(event, e.AgentChild)]
         children = [event.child_run_id for event in started if event.resumable]
-        if before is not None:
+        if isinstance(before, Thread):
             children = [child.run_id for child in before.family.registry] + children
         if info.parent_run_id is not None or started or before is not None:
             is_own = self._hub.share.owns(info.root_run_id)
@@ -249,7 +250,7 @@ class Families:
             live = run
             return live.lane, lambda: live.thread
         await self._hub.journal.flush()
-        loaded, before = await load_run(self._hub.journal, run_id)
+        loaded, before = await load_model_run(self._hub.journal, run_id)
         if loaded is None:
             return None
         thread = fold_all(before or EMPTY, loaded.events)

@@ -146,6 +146,10 @@ class RunKeeper(Protocol):
         """Its loop has raised."""
         ...
 
+    def unreadable(self, run: LiveRun, error: Exception) -> None:
+        """What is on record of it, and needed, cannot be read."""
+        ...
+
     def waits(self, run_id: str) -> None:
         """It has nothing to do until one of its children reports."""
         ...

@@ -1,4 +1,4 @@
-"""Snapshots of model runs: offered to the store as they are at work, and read when they wake.
+"""Snapshots of runs: offered to the store as they are at work, and read when they wake.
 
 What reads a run for its state alone does it here: a long run is read from its snapshot on.
 """
@@ -8,6 +8,7 @@ from functools import partial
 import msgspec
 from msgspec import Struct, structs
 
+from hubbub.agents.code.lifecycle import CodeThread
 from hubbub.agents.snapshots.thread_text import decode_thread, encode_thread, fold_version
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import EMPTY, Thread
@@ -17,35 +18,40 @@ from hubbub.hub.snapshots.draft import RECORDS, SnapshotDraft
 from hubbub.hub.store.journal import Journal, LoadedRun
 from hubbub.hub.store.store import snapshots_of
 
-__all__ = ["RECORDS", "ReadRun", "load_run", "offer_snapshot", "thread_of"]
+__all__ = ["RECORDS", "ReadRun", "load_model_run", "load_run", "offer_snapshot", "thread_of"]
 
 
 class ReadRun(Struct, frozen=True):
     """A run as the journal has it, and what it has come to, where that is known."""
 
     loaded: LoadedRun
-    thread: Thread | None = None
-    before: Thread | None = None
+    thread: Thread | CodeThread | None = None
+    before: Thread | CodeThread | None = None
     """What it had come to before the events that were loaded, where this process has not been told
     of these."""
 
 
-def offer_snapshot(journal: Journal, lane: OwnLane, thread: Thread) -> int:
+def offer_snapshot(journal: Journal, lane: OwnLane, thread: Thread | CodeThread) -> int:
     """Have the store keep what a run has come to, if it is on record; and from which event on it is
     time to offer that again.
 
-    Not in the middle of restarts: these are counted by the events of each.
+    Not in the middle of restarts: these are counted by the events of each.  Nor of a code agent
+    while it asks: what it waited for is read from the events since.
     """
-    if lane.in_flight or thread.restarts or (store := snapshots_of(journal)) is None:
-        return lane.seq + (0 if lane.in_flight else RECORDS)
+    if lane.in_flight or (isinstance(thread, CodeThread) and thread.prompts):
+        return lane.seq
+    if thread.restarts or (store := snapshots_of(journal)) is None:
+        return lane.seq + RECORDS
     encode = partial(encode_thread, thread)
     store.keep_snapshot(SnapshotDraft(lane.run_id, lane.seq, fold_version(), encode))
     return lane.seq + RECORDS
 
 
-async def load_run(journal: Journal, run_id: str) -> tuple[LoadedRun | None, Thread | None]:
+async def load_run(
+    journal: Journal, run_id: str
+) -> tuple[LoadedRun | None, Thread | CodeThread | None]:
     """A run, and, where there is a sound snapshot of it, what it had come to before the events that
-    are loaded: it is a model run then."""
+    are loaded."""
     if (store := snapshots_of(journal)) is None:
         return await journal.load(run_id), None
     loaded = await store.load_kept(run_id, fold_version())
@@ -58,7 +64,15 @@ async def load_run(journal: Journal, run_id: str) -> tuple[LoadedRun | None, Thr
     return await journal.load(run_id), None
 
 
+async def load_model_run(journal: Journal, run_id: str) -> tuple[LoadedRun | None, Thread | None]:
+    """The same for who takes it for a model run: one that was a code agent is read whole."""
+    loaded, before = await load_run(journal, run_id)
+    if isinstance(before, CodeThread):
+        return await journal.load(run_id), None
+    return loaded, before
+
+
 async def thread_of(journal: Journal, run_id: str) -> Thread | None:
     """What a model run has come to, read from its snapshot on if there is a sound one."""
-    loaded, before = await load_run(journal, run_id)
+    loaded, before = await load_model_run(journal, run_id)
     return None if loaded is None else fold_all(before or EMPTY, loaded.events)

@@ -4,12 +4,11 @@ What may be written when is decided in ``hubbub.agents.code.lifecycle``; here th
 called, its inbox is kept and its end is committed.
 """
 
-from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import anyio
 
-from hubbub.agents.code.durable_steps import Recorded
 from hubbub.agents.code.lifecycle import (
     CodeThread,
     Reply,
@@ -26,6 +25,7 @@ from hubbub.agents.code.lifecycle import (
     start_if_missing,
     unused,
 )
+from hubbub.agents.code.reserved import RESERVED
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.tools import alone
 from hubbub.agents.frames.activation import activated_in
@@ -44,9 +44,11 @@ from hubbub.hub.values import NULL, Json, encode_value
 from hubbub.runtime.activities.environment import Environment
 from hubbub.runtime.kernel.current_run import CURRENT_RUN
 from hubbub.runtime.kernel.deliveries import deliveries_of
+from hubbub.runtime.remembered.snapshots import RECORDS, offer_snapshot
 from hubbub.runtime.runs.context import RunContext
 from hubbub.runtime.runs.dependencies import RunDependencies
 from hubbub.runtime.runs.durable_steps import DurableSteps
+from hubbub.runtime.runs.earlier import Earlier
 from hubbub.runtime.runs.inbox import InboxReader, RunInbox
 
 if TYPE_CHECKING:
@@ -54,21 +56,14 @@ if TYPE_CHECKING:
 
 __all__ = ["CodeRun"]
 
-_RESERVED: Final = frozenset(
-    event for event in e.CATALOGUE if event.home == "own" and event.type.startswith("session:")
-) - {e.SessionPrompt, e.SessionPromptEnd} | {
-    e.AgentPark, e.AgentRestore, e.AgentClaim, e.AgentChild, e.AgentFile, e.AgentKey,
-    e.AgentImmediate, e.AgentRead, e.AgentRecord,
-}  # fmt: skip
-
 
 class CodeRun:
     """One code run while its function runs."""
 
     __slots__ = (
-        "_early", "_handle", "_hosted", "_inbox", "_is_restored", "_keeper", "_kept", "_lingers",
-        "_seen", "_step", "_steps", "definition", "is_over", "lane", "reader", "services", "shared",
-        "thread",
+        "_due", "_early", "_handle", "_hosted", "_inbox", "_is_restored", "_keeper", "_kept",
+        "_lingers", "_seen", "_step", "_steps", "definition", "is_over", "lane", "reader",
+        "services", "shared", "thread",
     )  # fmt: skip
 
     only_lends: ClassVar[bool] = False
@@ -81,19 +76,16 @@ class CodeRun:
         definition: AgentDefinition,
         lane: OwnLane,
         thread: CodeThread,
-        recorded: Recorded,
     ) -> None:
-        self.shared = shared
-        self.services = shared.services
-        self._keeper = shared.keeper
-        self.definition = definition
-        self.lane = lane
-        self.thread = thread
+        self.shared, self.services, self._keeper = shared, shared.services, shared.keeper
+        self.definition, self.lane, self.thread = definition, lane, thread
         shared.prompts.found(lane, thread.prompts)
-        self._steps = DurableSteps(self, recorded, resumes=definition.on_restart == "resume")
+        self._steps = DurableSteps(self, thread, resumes=definition.on_restart == "resume")
         self._inbox = RunInbox(self, self._steps.refuse_inside_step)
         self.reader = self._inbox.reader_now
         self._seen = self._step = 0
+        self._due = lane.seq + RECORDS
+        """How many events its lane has when a snapshot is to be offered."""
         self._handle: TaskHandle[Any, None] | None = None
         self._lingers: anyio.Event | None = None
         self.is_over = False
@@ -162,27 +154,28 @@ class CodeRun:
 
     # ── running ──────────────────────────────────────────────────────────────────────────────
 
-    def resume(self, cause: str) -> None:
+    def resume(self, cause: str, events: Sequence[Event] | None) -> None:
         """Go on after a crash: end the run, or record a further attempt.
 
         The function is called when that is on record: had it killed its process, that is counted.
+        ``events`` are the whole lane, where that was read.
         """
-        recorded = self._steps.recorded
+        thread = self.thread
         failure = refusal_of_restart(
             self.thread, self.definition.on_restart, cause, self.services.max_crashes
         )
         if failure is not None:
-            if recorded.lost:
-                self._append(recorded.lost)
+            if thread.calls:
+                self._append(thread.calls)
             self.end("failed", reason=failure.error, failure=failure)
             return
         restore = e.AgentRestore(attempt=self.thread.attempt + 1, reason=cause)
         self._is_restored = True
-        lost = (*lost_questions(self.thread), *recorded.lost)
-        events = (*start_if_missing(self.thread), restore, *lost)
-        # What was put here before is what the earlier executions have not consumed.
-        self._inbox.put_again(recorded.messages)
-        self._append(events, fold=self._keeper.mark_trial, after=lambda _: self.begin())
+        lost = (*lost_questions(thread), *thread.calls)
+        written = (*start_if_missing(thread), restore, *lost)
+        # What is in the inbox already is what the earlier executions have not consumed.
+        self._steps.earlier = self._inbox.earlier = Earlier(self, thread, events)
+        self._append(written, fold=self._keeper.mark_trial, after=lambda _: self.begin())
         early, self._early = self._early, None
         for item in early or ():
             self._put_reply(item)
@@ -283,12 +276,14 @@ class CodeRun:
         if self.is_live and find_prompt(self.thread.prompts, event.prompt_id) is not None:
             self.record(event, None)
 
-    def record(self, event: Event, done: Callable[[], None] | None) -> None:
+    def record(self, event: Event, done: Callable[[], None] | None, *deliveries: Delivery) -> None:
         """Write an event of the runtime's own on the agent's behalf."""
         events = (*start_if_missing(self.thread), event)
         self._fold(events)
         after = None if done is None else (lambda _commit: done())
-        self.lane.append(events, status="active", before=self._committed, after=after)
+        self.lane.append(
+            events, deliveries=deliveries, status="active", before=self._committed, after=after
+        )
 
     def _append(
         self,
@@ -341,6 +336,13 @@ class CodeRun:
             asks = any(isinstance(event, e.SessionPrompt) for event in commit.events)
             if asks or not self._is_restored:
                 self._keeper.progressed(self.lane.run_id)
+        if self.lane.seq >= self._due and not commit.error:
+            self._due = offer_snapshot(self.services.hub.journal, self.lane, self.thread)
+
+    def left_unread(self, error: Exception) -> None:
+        """What is on record of the run cannot be read: it is left as it is."""
+        if self.is_live:
+            self._keeper.unreadable(self, error)
 
     def _ended(self, commit: Commit) -> None:
         self.close()
@@ -358,10 +360,9 @@ class CodeRun:
             self._append((e.AgentPark(),))
 
     def _cancel(self) -> None:
-        if self._handle is not None:
-            self._handle.cancel()
-        for handle in self._hosted:
-            handle.cancel()
+        for handle in (self._handle, *self._hosted):
+            if handle is not None:
+                handle.cancel()
 
     def _end_subscriptions(self) -> None:
         for subscription in self._kept:
@@ -376,7 +377,7 @@ class CodeRun:
         return not self.is_over and not self.services.phase.is_gone
 
     def write(self, event: Event, done: Any) -> None:
-        refuse_reserved(event, _RESERVED)
+        refuse_reserved(event, RESERVED)
         events = admit(self.thread, event)
         if not events:
             log.info("event.dropped", run_id=self.lane.run_id, event_type=event.type)
@@ -418,9 +419,7 @@ class CodeRun:
 
     def append_child(self, event: e.AgentChild, delivery: Delivery) -> None:
         """Write that a child was started, together with its start."""
-        events = (*start_if_missing(self.thread), event)
-        self._fold(events)
-        self.lane.append(events, deliveries=(delivery,), status="active", before=self._committed)
+        self.record(event, None, delivery)
 
     def read_inbox(self, *, for_handler: bool) -> InboxReader:
         return self._inbox.read(for_handler=for_handler)
@@ -429,8 +428,8 @@ class CodeRun:
         self._hosted.append(self.services.hub.tasks.start(work, name=name))
 
     def consume(self, item: SessionMessage) -> None:
-        """Record that the agent has consumed a message, unless that is on record."""
-        if self.is_over or self.services.phase.is_gone or self._steps.was_consumed(item):
+        """Record that the agent has consumed a message."""
+        if self.is_over or self.services.phase.is_gone:
             return
         self._append((e.SessionTaken(items=(item,)),), taken=(item,))
 

@@ -34,7 +34,11 @@ class CodeScope(RunScope, Protocol):
         ...
 
     def consume(self, item: SessionMessage) -> None:
-        """Record that the agent has consumed a message, unless that is on record."""
+        """Record that the agent has consumed a message."""
+        ...
+
+    def left_unread(self, error: Exception) -> None:
+        """What is on record of the run cannot be read: it is left as it is."""
         ...
 
     def will_wait(self) -> None:

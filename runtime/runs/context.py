@@ -158,7 +158,9 @@ class RunContext:
 
     # ── what the run says and hears ──────────────────────────────────────────────────────────
 
-    def messages(self, *, idle_timeout: float | None = None) -> MessageStream:
+    def messages(
+        self, *, idle_timeout: float | None = None, redelivered: bool = True
+    ) -> MessageStream:
         """This run's messages, for ``async for``.
 
         In order, one at a time, those sent before included; each is consumed when the next is
@@ -167,11 +169,13 @@ class RunContext:
 
         Executed again after a crash, the run first gets every message that it had consumed,
         once more and in order, with ``redelivered`` set; then those it had not, the one at hand
-        at the crash among them.  Raises ``InboxInUse`` while another reader waits, and
+        at the crash among them.  With ``redelivered=False`` it gets only these: for code that keeps
+        in ``kv`` or ``files`` what it has made of the others, and so goes on at once however long
+        it has lived.  Raises ``InboxInUse`` while another reader waits, and
         ``InsideStep`` where a message is taken inside of a step.
         """
         self._steps.check_here("ctx.messages")
-        return self._inbox.stream(idle_timeout)
+        return self._inbox.stream(idle_timeout, redelivered=redelivered)
 
     def say(self, text: str) -> None:
         """Say something to the listeners: an ``agent:text`` event."""

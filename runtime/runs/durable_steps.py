@@ -13,12 +13,13 @@ from typing import Any, Final
 
 import anyio
 
-from hubbub.agents.code.durable_steps import Recorded, step_value
+from hubbub.agents.code.durable_steps import Spawned, step_value
+from hubbub.agents.code.lifecycle import CodeThread
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.state.area import key_problem
 from hubbub.agents.state.call_order import CallOrder, RecordedCall, identity_of, keyed
 from hubbub.hub.errors import BadValue, ChildChanged, Closed, HubbubError, InsideStep, RunEnded
-from hubbub.hub.events import AgentChild, AgentRecord, SessionMessage
+from hubbub.hub.events import AgentRecord
 from hubbub.hub.logs import log
 from hubbub.hub.message import opening_message
 from hubbub.hub.run_hub import RunHub
@@ -28,6 +29,7 @@ from hubbub.runtime.activities.questions import Question, RecordedQuestions
 from hubbub.runtime.activities.recorder import IN_ITS_LOOP
 from hubbub.runtime.kernel.handle import Run
 from hubbub.runtime.runs.code_scope import CodeScope
+from hubbub.runtime.runs.earlier import Earlier
 from hubbub.runtime.runs.sole_task import SoleTask
 from hubbub.runtime.runs.step_tasks import StepTasks
 
@@ -46,24 +48,25 @@ class DurableSteps:
     """Counts what the function does, and finds what earlier executions have left of it."""
 
     __slots__ = (
-        "_children", "_consumed", "_questions", "_resumes", "_run", "_step_tasks", "_steps",
-        "_task", "recorded",
+        "_children", "_questions", "_resumes", "_run", "_spawned", "_step_tasks", "_steps",
+        "_task", "earlier",
     )  # fmt: skip
 
-    def __init__(self, run: CodeScope, recorded: Recorded, *, resumes: bool) -> None:
+    def __init__(self, run: CodeScope, thread: CodeThread, *, resumes: bool) -> None:
         self._run = run
         self._resumes = resumes
         """Whether the function is executed again after a crash."""
-        self.recorded = recorded
+        self.earlier: Earlier | None = None
+        """What earlier executions have left on record."""
+        self._spawned = {child.number: child for child in thread.spawned}
         self._task = SoleTask()
         self._steps: dict[str, int] = {}
         self._step_tasks = StepTasks()
         self._children = CallOrder(
             RecordedCall(number, child.identity, child.in_order)
-            for number, child in recorded.children.items()
+            for number, child in self._spawned.items()
         )
         self._questions: dict[str, RecordedQuestions] = {}
-        self._consumed = frozenset(message.seq for message in recorded.messages)
 
     def begin(self) -> None:
         """The function is called, by this task."""
@@ -73,15 +76,11 @@ class DurableSteps:
     def finish(self) -> None:
         """The function has returned: say which of its children it has not asked for again."""
         if left := self._children.left:
-            found = [self.recorded.children[number].child_run_id for number in left]
+            found = [self._spawned[number].run_id for number in left]
             log.warning(
                 "children.not_found", run_id=self._run.lane.run_id, children=found,
                 remedy="started by an earlier execution and not by this one: give ctx.spawn key=",
             )  # fmt: skip
-
-    def was_consumed(self, message: SessionMessage) -> bool:
-        """Whether the message is on record as consumed by an earlier execution."""
-        return message.seq in self._consumed
 
     def check_here(self, call: str) -> None:
         """Raise ``WrongThread`` or ``WrongLoop`` for a ``call`` from elsewhere."""
@@ -119,17 +118,17 @@ class DurableSteps:
                 self._children.give_up(identity)
                 raise
         else:
-            found = self._found(self.recorded.children[place.number], asked, place.is_other)
+            found = self._found(self._spawned[place.number], asked, place.is_other)
         # What is awaited elsewhere comes to the code in any order.
         found.on_read = self._task.is_alone
         return found
 
-    def _found(self, child: AgentChild, asked: str, is_other: bool) -> Run:
+    def _found(self, child: Spawned, asked: str, is_other: bool) -> Run:
         self._check_live()
         run = self._run
-        if is_other or asked != child.child_agent:
-            raise ChildChanged(run.lane.run_id, child.index, child.child_agent, asked)
-        return Run(run.shared.outcomes, child.child_run_id, child.child_agent, is_root=False)
+        if is_other or asked != child.agent:
+            raise ChildChanged(run.lane.run_id, child.number, child.agent, asked)
+        return Run(run.shared.outcomes, child.run_id, child.agent, is_root=False)
 
     async def step(self, name: str, function: Callable[[], Any], type_: Any) -> Any:
         """Run the next step of that name, or find its value on record."""
@@ -142,11 +141,11 @@ class DurableSteps:
         if self._resumes and not self._step_tasks.may_make(name):
             raise BadValue(f"step {name!r}", _AT_ONCE)
         number = self._steps[name] = self._steps.get(name, 0) + 1
-        value = self.recorded.steps.get((name, number))
-        if value is not None:
-            return step_value(name, value, type_)
         self._step_tasks.under_way(name)
         try:
+            value = None if self.earlier is None else await self.earlier.find_step(name, number)
+            if value is not None:
+                return step_value(name, value, type_)
             value = await self._perform(name, number, function)
             result = step_value(name, value, type_)  # Before it is on record, where it would stay.
             await self._record(AgentRecord(name=name, index=number, value_json=value))

@@ -1,7 +1,7 @@
 """``RunInbox``: the messages of a code run, and their one reader, one message at a time."""
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from types import TracebackType
@@ -18,6 +18,7 @@ from hubbub.hub.values import check_seconds
 from hubbub.runtime.activities.recorder import IN_ITS_LOOP
 from hubbub.runtime.kernel.current_run import CURRENT_READER
 from hubbub.runtime.runs.code_scope import CodeScope
+from hubbub.runtime.runs.earlier import Earlier
 
 __all__ = ["InboxReader", "MessageStream", "RunInbox"]
 
@@ -25,7 +26,7 @@ __all__ = ["InboxReader", "MessageStream", "RunInbox"]
 class RunInbox:
     """What a code run has been sent and has not read yet."""
 
-    __slots__ = ("messages", "reader", "refuse_inside_step", "run")
+    __slots__ = ("earlier", "messages", "reader", "refuse_inside_step", "run")
 
     def __init__(self, run: CodeScope, refuse_inside_step: Callable[[str], None]) -> None:
         self.run = run
@@ -34,11 +35,24 @@ class RunInbox:
         self.messages: deque[SessionMessage] | tuple[()] = ()
         """No deque while nothing waits: of an idle agent it would be a tenth of its memory."""
         self.reader: InboxReader | None = None
+        self.earlier: Earlier | None = None
+        """What an earlier execution has consumed, which comes first."""
 
     @property
     def is_awaited(self) -> bool:
         """Whether the agent waits for a message."""
-        return self.reader is not None and self.reader.is_waiting
+        reader = self.reader
+        return reader is not None and reader.is_waiting and not self.is_behind
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the next message is on record, and is being read."""
+        return self.earlier is not None and self.earlier.is_behind
+
+    @property
+    def has_messages(self) -> bool:
+        """Whether there are messages, maybe such as have to be read first."""
+        return bool(self.messages) or (self.earlier is not None and self.earlier.has_messages)
 
     def reader_now(self) -> tuple[object | None, bool]:
         """What reads the messages, and whether it awaits the next one."""
@@ -62,9 +76,20 @@ class RunInbox:
             self.messages = ()
         return message
 
-    def put_again(self, messages: Iterable[SessionMessage]) -> None:
-        """These were consumed by an earlier execution: they come first."""
-        self.messages = deque((*messages, *self.messages)) or ()
+    def pop_earlier(self) -> SessionMessage | None:
+        """The next message that an earlier execution has consumed, if it has been read."""
+        earlier = self.earlier
+        if earlier is None:
+            return None
+        message = earlier.next_message()
+        if message is None and not earlier.has_messages:
+            self.earlier = None
+        return message
+
+    async def read_earlier(self) -> None:
+        """Read on until there is a message to yield again, or will be none."""
+        if self.earlier is not None:
+            await self.earlier.read_messages()
 
     def notify(self) -> None:
         """There is a message to read, or will never be one again."""
@@ -90,13 +115,19 @@ class RunInbox:
         reader = InboxReader(self, is_handlers=for_handler)
         self.open_reader(reader)
         reader.is_exclusive = True
+        if self.earlier is not None and self.is_behind:
+            reading = self.earlier.read_all_messages(self.notify)
+            self.run.host(reading, name=self.run.lane.run_id)
         return reader
 
-    def stream(self, idle_timeout: float | None) -> "MessageStream":
+    def stream(self, idle_timeout: float | None, *, redelivered: bool) -> "MessageStream":
         """The reader of ``ctx.messages``; raises ``InboxInUse`` and ``BadValue``."""
         check_seconds("idle_timeout", idle_timeout)
         stream = MessageStream(self, idle_timeout)
         self.open_reader(stream)
+        if self.earlier is not None and not redelivered:
+            self.earlier.pass_over_messages()
+            self.earlier = None
         return stream
 
 
@@ -141,7 +172,12 @@ class InboxReader:
     def is_over(self) -> bool:
         """Whether nothing waits and nothing will come: the run is closed, or over."""
         run = self._run
-        return run.is_over or (run.thread.closing and not self._inbox.messages)
+        return run.is_over or (run.thread.closing and not self._inbox.has_messages)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the next message is on record, and is being read."""
+        return self._inbox.is_behind
 
     def begin(self) -> None:
         """The next message is asked for; raises ``InboxInUse`` where another one reads, and
@@ -154,10 +190,14 @@ class InboxReader:
 
     def next_nowait(self) -> SessionMessage | None:
         """The next message, if it is there."""
-        message = None if self._run.is_over else self._inbox.pop()
+        inbox = self._inbox
+        if self._run.is_over:
+            return None
+        message = None if inbox.earlier is None else inbox.pop_earlier()
+        if message is None:  # One that was consumed before is on record as such.
+            message = self._current = None if inbox.is_behind else inbox.pop()
         if message is None:
             return None
-        self._current = message
         CURRENT_READER.set(self.token)
         return self._with_files(message) if message.files else message
 
@@ -210,6 +250,9 @@ class _Waiting:
     def __enter__(self) -> None:
         reader = self._reader
         run = reader.run
+        if reader.is_behind:  # It waits for nobody: what it waits for is being read.
+            reader.is_waiting = True
+            return
         run.will_wait()
         reader.is_waiting = True
         # Maybe for what its children say, which then must not wait for its place.
@@ -252,7 +295,9 @@ class MessageStream(InboxReader):
 
     async def __anext__(self) -> SessionMessage:
         self.begin()
-        if not self._inbox.messages:
+        if self._inbox.earlier is not None:
+            await self._read_on()
+        if not self._inbox.has_messages:
             if self._idle_timeout is None:
                 await self._wait()
             else:
@@ -262,6 +307,13 @@ class MessageStream(InboxReader):
         if message is None:
             raise StopAsyncIteration
         return message
+
+    async def _read_on(self) -> None:
+        self.is_waiting = True  # Nobody else reads meanwhile.
+        try:
+            await self._inbox.read_earlier()
+        finally:
+            self.is_waiting = False
 
     async def _wait(self) -> None:
         while not (self._inbox.messages or self.is_over):

@@ -264,7 +264,9 @@ class TreeAccounts:
 
     # ── read from the journal ────────────────────────────────────────────────────────────────
 
-    async def load(self, loaded: LoadedRun, journal: Journal, before: Thread | None = None) -> None:
+    async def load(
+        self, loaded: LoadedRun, journal: Journal, before: Thread | CodeThread | None = None
+    ) -> None:
         """Know what the tree of a run may use and has used, and how long the run was at work;
         ``before``: what it had come to before the events that are loaded."""
         info = loaded.info
@@ -314,7 +316,7 @@ class TreeAccounts:
         return account.spent_by(info.run_id)
 
     async def _limits_of_tree(
-        self, loaded: LoadedRun, journal: Journal, before: Thread | None
+        self, loaded: LoadedRun, journal: Journal, before: Thread | CodeThread | None
     ) -> Limits | None:
         if loaded.info.parent_run_id is None:
             if before is not None:

@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import anyio
 
-from hubbub.agents.code.durable_steps import NOTHING, recall
-from hubbub.agents.code.lifecycle import CodeThread, fold_code, start_if_missing
+from hubbub.agents.code.lifecycle import CodeThread, fold_code_all, start_if_missing
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import EMPTY, Thread
@@ -203,7 +202,7 @@ class Loader:
             lane = await self._reading.prepare(read)
         except Exception as error:
             self.loading.pop(run_id, None)
-            self._leave_broken(run_id, error)
+            self.leave_broken(run_id, error)
             return
         finally:
             held = self.loading.pop(run_id, [])
@@ -225,11 +224,11 @@ class Loader:
             )  # fmt: skip
         except Exception as error:
             self._live.by_id.pop(run_id, None)
-            self._leave_broken(run_id, error)
+            self.leave_broken(run_id, error)
         if self._trials.is_on:
             self._trials.seen(run_id)
 
-    def _leave_broken(self, run_id: str, error: Exception) -> None:
+    def leave_broken(self, run_id: str, error: Exception) -> None:
         """A run that cannot be read stops no other, and stays as it is."""
         log.error("run.unreadable", run_id=run_id, exc_info=error)
         self._quarantine.add(run_id, unreadable(self._hub.journal.name, error))
@@ -280,8 +279,8 @@ class Loader:
         waiting: Sequence[InLane],
         *,
         is_loaded: bool = False,
-        thread: Thread | None = None,
-        before: Thread | None = None,
+        thread: Thread | CodeThread | None = None,
+        before: Thread | CodeThread | None = None,
         is_overtaken: bool = False,
     ) -> None:
         """Put a run into memory with what its journal holds, and resume it.
@@ -293,11 +292,13 @@ class Loader:
         definitions = self._definitions
         definition = definitions.find_agent(lane.agent)
         if definition is not None and definition.is_code:
-            self._install_code(definition, lane, events, waiting)
+            self._install_code(definition, lane, events, waiting, thread)
             return
         seq = lane.seq
-        if thread is None:
+        if thread is None or isinstance(thread, CodeThread):
             thread = fold_all(EMPTY, events)
+        if isinstance(before, CodeThread):
+            before = None
         gone = find_missing(thread, lane.agent, definitions)
         if gone is not None and seq:
             self._withhold(gone, lane, events, waiting)
@@ -391,9 +392,7 @@ class Loader:
             self._lend_again(lane)
             return
         self._quarantine.release(run_id)
-        code = CodeThread()
-        for event in events:
-            code = fold_code(code, event)
+        code = fold_code_all(CodeThread(), events)
         if missing := start_if_missing(code):  # A code agent was to say itself that it starts.
             events = (*events, *lane.append(missing).events)
         run = ModelRun(self._shared, lane, fold_all(EMPTY, events), is_careful=True)
@@ -413,10 +412,10 @@ class Loader:
         lane: OwnLane,
         events: Sequence[e.Event],
         waiting: Sequence[InLane],
+        known: Thread | CodeThread | None,
     ) -> None:
-        thread = CodeThread()
-        for event in events:
-            thread = fold_code(thread, event)
+        is_known = isinstance(known, CodeThread)
+        thread = known if isinstance(known, CodeThread) else fold_code_all(CodeThread(), events)
         again = thread.opened is not None
         cause = self._boot.cause(lane.run_id, lane.seq)
         if again and definition.on_restart == "resume":
@@ -429,8 +428,7 @@ class Loader:
             if self._is_held(lane, (*thread.before, cause), waiting):
                 return
         pending = self._boot.pending(lane.run_id, waiting)
-        recorded = recall(events) if events else NOTHING
-        run = CodeRun(self._shared, definition, lane, thread, recorded)
+        run = CodeRun(self._shared, definition, lane, thread)
         self._live.by_id[run.lane.run_id] = run
         self._boot.used(lane.run_id)
         self._drop(lane, pending)
@@ -443,6 +441,6 @@ class Loader:
             self._overdue.discard(lane.run_id)
             run.pass_deadline()
         if again and not run.is_over:
-            run.resume(cause)  # Which begins.
+            run.resume(cause, None if is_known else events)  # Which begins.
         else:
             run.begin()

@@ -1,5 +1,6 @@
 """``RunReading``: what is read of a run before it comes into memory."""
 
+from hubbub.agents.code.lifecycle import CodeThread, fold_code_all
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.missing import find_missing
@@ -39,12 +40,21 @@ class RunReading:
         loaded, before = await load_run(journal, run_id)
         if loaded is None or before is None:
             return None if loaded is None else ReadRun(loaded)
+        if self._is_code(loaded) != isinstance(before, CodeThread):
+            loaded = await journal.load(run_id)
+            return None if loaded is None else ReadRun(loaded)
+        if isinstance(before, CodeThread):
+            return ReadRun(loaded, fold_code_all(before, loaded.events), before)
         thread = fold_all(before, loaded.events)
         # A question that was open then may be what it waits for, whenever it was asked.
         if self._is_gone(thread, loaded) or (thread.is_at_work and before.prompts):
             loaded = await journal.load(run_id)
             return None if loaded is None else ReadRun(loaded)
         return ReadRun(loaded, thread, before)
+
+    def _is_code(self, loaded: LoadedRun) -> bool:
+        definition = self._definitions.find_agent(loaded.info.agent)
+        return definition is not None and definition.is_code
 
     def _is_gone(self, thread: Thread, loaded: LoadedRun) -> bool:
         return find_missing(thread, loaded.info.agent, self._definitions) is not None

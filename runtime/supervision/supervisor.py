@@ -59,6 +59,8 @@ __all__ = ["Supervisor"]
 class Supervisor:
     """The runs of one runtime that are in memory, and those about to be."""
 
+    _ready: ReadyRuns
+
     def __init__(
         self,
         services: Services,
@@ -71,13 +73,9 @@ class Supervisor:
         keep: int,
         restore: RestorePolicy,
     ) -> None:
-        self._services = services
-        self._hub = services.hub
-        self._phase = services.phase
-        self._live = live
-        self._by_id = live.by_id
-        self._families = families
-        self._outcomes = outcomes
+        self._services, self._hub, self._phase = services, services.hub, services.phase
+        self._live, self._by_id = live, live.by_id
+        self._families, self._outcomes = families, outcomes
         outcomes.supervised_by(self)
         self._deadlines = Deadlines(services, live, self._wake_overdue)
         self._ended = EndedRuns(services, keep)
@@ -104,7 +102,7 @@ class Supervisor:
         self._loader = Loader(
             shared, live, self.trials, self.quarantine, restore,
             callers=self.callers, left_id=self.left_id, lend_again=lending.lend_again,
-            enqueue=self._enqueue_again,
+            enqueue=lambda run_id: self._ready.enqueue(run_id, None),
         )  # fmt: skip
         self._capacity = Capacity(
             max_live, live, self._loader.loading, self._let_go, self._look_for_capacity,
@@ -281,10 +279,6 @@ class Supervisor:
         if self.trials.is_on:
             self.trials.over(run_id)
 
-    def _enqueue_again(self, run_id: str) -> None:
-        """A run has nothing to end: it needs room like others."""
-        self.enqueue(run_id, None)
-
     def _bring(self, run_id: str) -> None:
         """Have a run in memory, whether there is room or not: what it is lent stays there until
         it has looked at it."""
@@ -428,6 +422,12 @@ class Supervisor:
         if self._by_id.get(run_id) is run:
             self._drop(run)
             self._loader.died(run_id, mask(f"{class_name_of(error)}: {words_of(error)}", 2000))
+
+    def unreadable(self, run: LiveRun, error: Exception) -> None:
+        """What a run needs of its record cannot be read: it is left as it is."""
+        if self._by_id.get(run.lane.run_id) is run:
+            self._drop(run)
+            self._loader.leave_broken(run.lane.run_id, error)
 
     def _lose(self, run: LiveRun) -> None:
         """A run is another process's to drive."""

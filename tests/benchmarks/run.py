@@ -42,6 +42,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "code-agents": code_figures.code_agents,
     "code-idle": code_figures.code_idle,
     "code-wake": code_figures.code_wake,
+    "code-wake-new": code_figures.code_wake_new,
     "parked": run_figures.parked,
     "turned": run_figures.turned,
     "memory": run_figures.parked_memory,

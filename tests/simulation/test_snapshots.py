@@ -8,10 +8,11 @@ from simulation.drawing import drawn, lived
 from support.profiles import portion
 from support.snapshots import every
 
+from hubbub.agents.code.lifecycle import CodeThread, fold_code, fold_code_all
 from hubbub.agents.snapshots.thread_text import decode_thread, encode_thread
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import EMPTY, Thread
-from hubbub.agents.turn.crash_limit import waited
+from hubbub.agents.turn.crash_limit import questions, waited
 from hubbub.agents.turn.recovery import causes_of
 from hubbub.hub import events as e
 from hubbub.hub.events import Event
@@ -53,6 +54,34 @@ def test_from_any_snapshot_on_a_lane_says_what_all_of_it_says() -> None:
                 _say_the_same(lane[:end])
 
 
+def test_from_any_snapshot_on_the_lane_of_a_code_agent_says_what_all_of_it_says() -> None:
+    found = 0
+    for seed in portion(range(1000, 1200)):
+        history = lived(drawn(seed))
+        for lane in history.own.values():
+            begun = any(isinstance(event, e.SessionStart) and not event.side for event in lane)
+            if begun:  # A model's session begins with one of its sides; a function has none.
+                found += 1
+                for end in {len(lane), len(lane) // 2, len(lane) // 3}:
+                    _code_says_the_same(list(lane[:end]))
+    assert found
+
+
+def _code_says_the_same(whole: list[Event]) -> None:
+    thread, before = fold_code_all(CodeThread(), whole), CodeThread()
+    for place, event in enumerate(whole):
+        before = fold_code(before, event)
+        rest = whole[place + 1 :]
+        begun = decode_thread(encode_thread(before))
+        assert isinstance(begun, CodeThread)
+        assert begun == before and fold_code_all(begun, rest) == thread
+        if before.restarts or before.prompts:  # No snapshot is taken.
+            continue
+        assert questions(rest) == questions(whole)
+        if thread.opened is not None and thread.opened.parent_run_id is None:
+            assert _limits_in(rest, begun.limits) == _limits_in(whole, None)
+
+
 def _say_the_same(whole: list[Event]) -> None:
     thread, before = fold_all(EMPTY, whole), EMPTY
     for place, event in enumerate(whole):
@@ -61,6 +90,7 @@ def _say_the_same(whole: list[Event]) -> None:
         if before.restarts:  # No snapshot is taken.
             continue
         begun = decode_thread(encode_thread(before))
+        assert isinstance(begun, Thread)
         assert begun == before and fold_all(begun, rest) == thread
         assert causes_of(rest, begun) == causes_of(whole)
         if not before.prompts:

@@ -11,6 +11,7 @@ import pytest
 from journals.record import FOLDER
 from msgspec import Struct
 
+from hubbub.agents.code.lifecycle import CodeThread, fold_code, fold_code_all
 from hubbub.agents.snapshots.thread_text import (
     FOLD,
     decode_thread,
@@ -27,8 +28,8 @@ JOURNALS = sorted(FOLDER.glob("*.jsonl"))
 FOLDS = FOLDER / "folds.json"
 
 
-def lanes_in(journal: Path) -> Iterator[list[Event]]:
-    """The own lanes of the model runs in a journal."""
+def lanes_in(journal: Path, *, of_code: bool = False) -> Iterator[list[Event]]:
+    """The own lanes of the model runs in a journal, or of the code agents."""
     first, *lines = journal.read_bytes().splitlines()
     code = set(json.loads(first)["code_agents"])
     lanes: dict[str, list[Event]] = {}
@@ -36,7 +37,7 @@ def lanes_in(journal: Path) -> Iterator[list[Event]]:
         event = decode_event(line)
         lanes.setdefault(event.run_id, []).append(event)
     for lane in lanes.values():
-        if not {x.agent for x in lane} & code:
+        if bool({x.agent for x in lane} & code) == of_code:
             yield lane
 
 
@@ -75,8 +76,26 @@ def test_a_thread_comes_back_as_it_was_and_goes_on_alike(journal: Path) -> None:
         assert now == later
 
 
+@pytest.mark.parametrize("journal", JOURNALS, ids=lambda journal: journal.stem)
+def test_what_a_code_agent_has_come_to_comes_back_as_it_was(journal: Path) -> None:
+    for lane in lanes_in(journal, of_code=True):
+        thread = CodeThread()
+        for place, event in enumerate(lane):
+            thread = fold_code(thread, event)
+            back = decode_thread(encode_thread(thread))
+            assert isinstance(back, CodeThread) and back == thread
+            for name in CodeThread.__struct_fields__:
+                was, now = getattr(thread, name), getattr(back, name)
+                default = getattr(CodeThread(), name)
+                assert type(was) is type(now), name
+                assert was is not default or now is default, name
+            rest = lane[place + 1 : place + 51]
+            assert fold_code_all(back, rest) == fold_code_all(thread, rest)
+
+
 def test_what_is_told_by_being_the_default_is_that_again() -> None:
     back = decode_thread(encode_thread(EMPTY))
+    assert isinstance(back, Thread)
     assert [*singletons(back)] == [*singletons(EMPTY)]
     assert back.family is EMPTY.family and back.compactions is EMPTY.compactions
 
@@ -111,15 +130,18 @@ def test_any_change_of_shape_is_another_version() -> None:
 def test_the_version_is_of_the_number_and_the_shape() -> None:
     number, _, digest = fold_version().partition("-")
     assert (number, len(digest)) == (str(FOLD), 16)
-    assert "0x" not in shape_of(Thread)  # It is the same in every process.
+    assert "0x" not in shape_of(Thread) + shape_of(CodeThread)  # It is the same in every process.
 
 
 def folds() -> dict[str, Any]:
     """What the recorded journals come to now."""
     digests = {
         journal.stem: [
-            hashlib.sha256(encode_thread(fold_of(lane))).hexdigest()[:16]
-            for lane in lanes_in(journal)
+            hashlib.sha256(encode_thread(thread)).hexdigest()[:16]
+            for thread in (
+                *map(fold_of, lanes_in(journal)),
+                *(fold_code_all(CodeThread(), x) for x in lanes_in(journal, of_code=True)),
+            )
         ]
         for journal in JOURNALS
     }

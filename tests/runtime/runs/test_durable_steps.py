@@ -18,8 +18,7 @@ from support.crash_journal import CrashJournal
 from support.profiles import portion
 
 from hubbub import AgentDefinition, Hub, Message, RunContext, RunState, Runtime
-from hubbub.agents.code.durable_steps import recall
-from hubbub.agents.code.lifecycle import CodeThread, fold_code
+from hubbub.agents.code.lifecycle import CodeThread, fold_code, fold_code_all
 from hubbub.agents.definitions.tools import tool
 from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue, ChildChanged, InsideStep, ReservedEvent, RunEnded
@@ -860,7 +859,7 @@ async def test_a_call_that_a_crash_cut_short_has_its_result_and_steps_count_on(
         assert prompts[-1] == ["UserMessage"], "the conversation began anew"
         assert steps_of(recorded) == [1, 2]
     assert_one_life(recorded, run_id)
-    assert recall(recorded).lost == ()
+    assert fold_code_all(CodeThread(), recorded).calls == ()
 
 
 @pytest.mark.spec("P-15", "R-12")
