@@ -15,7 +15,8 @@ ended, as its ``Retention`` says.
 * The end of a silent tree is an ordinary one, and counts only if nobody spoke to it meanwhile.
 """
 
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -30,6 +31,7 @@ from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.reader import StoreReader
 from hubbub.hub.store.store import RETENTION, Removed, RemovesTrees, drops_of
 from hubbub.runtime.kernel.services import Services
+from hubbub.runtime.removal.imported import ImportedTrees
 from hubbub.runtime.stores.retention.retention import (
     EndedTree,
     Retention,
@@ -38,9 +40,11 @@ from hubbub.runtime.stores.retention.retention import (
     silent_since,
 )
 from hubbub.runtime.stores.retention.trees import (
+    LastTrees,
     SilentPage,
     ended_page,
-    first_of_last,
+    has_last_event,
+    last_trees,
     silent_page,
     silent_rest_page,
     size_after,
@@ -89,6 +93,7 @@ class RetentionPasses:
         self.removed = Removed(since=0)
         self._published = 0
         """When that was told to who only reads the store."""
+        self._imported = ImportedTrees()
         self._task: TaskHandle[Any, None] | None = None
         self._told: dict[str, None] = {}
         self._size = 0
@@ -159,7 +164,7 @@ class RetentionPasses:
         while not is_over:
             page = await self._look(partial(page_behind, after))
             after, is_over = page.after, page.is_over
-            for run in page.runs:
+            for run in page.trees:
                 end = self._hub.addressing.delivery(SessionTerminate(reason=reason), to=run.run_id)
                 end.expect = run.expect
                 await self._commit(Commit(deliveries=(end,), about=run.run_id))
@@ -171,7 +176,10 @@ class RetentionPasses:
         retention, now = self._retention, self._clock.now()
         if retention.most is not None:
             await self._measure()
-        first = LAST if retention.keep_last is None else await self._first_kept(retention.keep_last)
+        await self._imported.read(self._look)
+        first, last = await self._find_last()
+        imported = deque(self._imported.trees)
+        apart = {tree.root_run_id for tree in imported}
         # Beyond a size the young go as well.
         old = old_since(retention, now) if retention.most is None else None
         after, is_over = 0, False
@@ -182,20 +190,44 @@ class RetentionPasses:
             for root, problem in page.problems:
                 self._keep(problem, root)
             for position, tree in page.trees:
+                if tree.root_run_id in apart:
+                    continue
+                await self._let_go_of(imported, tree.ended_at, last, now)
                 is_last = position >= first
                 if goes(tree, retention, now, self._size, is_last=is_last):
                     await self._remove(tree)
                 elif not is_last and tree.ended_at <= now and position <= behind:
                     is_over = True  # There is room, and all that follow are younger.
                     break
+        await self._let_go_of(imported, LAST, last, now)
 
-    async def _first_kept(self, count: int) -> int:
-        """Where the first of the trees ended that are among the last."""
-        place, left, seen = LAST, count, set[str]()
-        while left and place:
-            look = partial(first_of_last, before=place, count=left, seen=seen)
-            place, left, seen = await self._look(look)
-        return place
+    async def _let_go_of(
+        self, imported: deque[EndedTree], until: int, last: Collection[str], now: int
+    ) -> None:
+        """Have those trees go that were imported, had ended by then (µs), and are not kept."""
+        while imported and imported[0].ended_at <= until:
+            tree = imported.popleft()
+            is_last = tree.root_run_id in last
+            if (
+                goes(tree, self._retention, now, self._size, is_last=is_last)
+                and not await self._look(partial(has_last_event, tree=tree))
+                and await self._remove(tree)
+            ):
+                self._imported.trees.remove(tree)
+
+    async def _find_last(self) -> tuple[int, Collection[str]]:
+        """Where the first of the trees ended that are among the last, and the roots of those among
+        them that were imported."""
+        if (count := self._retention.keep_last) is None:
+            return LAST, ()
+        imported = self._imported.trees
+        times = [tree.ended_at for tree in imported]
+        seen = {tree.root_run_id for tree in imported}
+        found = LastTrees(before=LAST, first=LAST, left=count, seen=seen)
+        while not found.is_over:
+            found = await self._look(partial(last_trees, last=found, imported=times))
+        last = imported[-found.left :] if found.left else []
+        return found.first, {tree.root_run_id for tree in last}
 
     async def _measure(self) -> None:
         """How many bytes the events of the store take."""
@@ -208,9 +240,10 @@ class RetentionPasses:
                 return
             self._size, self._counted = self._size + size, place
 
-    async def _remove(self, tree: EndedTree) -> None:
+    async def _remove(self, tree: EndedTree) -> bool:
+        """Have a tree go; whether it has."""
         if tree.root_run_id in self._told:
-            return
+            return False
         run_ids = tree.run_ids
         try:
             size = 0
@@ -221,10 +254,10 @@ class RetentionPasses:
             await self._store.put_by(run_ids)
         except OSError as error:
             self._keep(f"{error.filename}: {error.strerror}; make it removable", tree.root_run_id)
-            return
+            return False
         except HubbubError as error:
             self._keep(str(error), tree.root_run_id)
-            return
+            return False
         last, notes = await self._look(partial(what_goes_with, run_ids=run_ids))
         # Before it goes: who is behind reads a page at a time, and may be at it.
         self._hub.dispatcher.removed(tree.root_run_id, run_ids, last)
@@ -233,7 +266,7 @@ class RetentionPasses:
         if commit.error:
             if commit.error != "conflict" and not self._journal.failure:
                 self._keep(commit.error, tree.root_run_id)
-            return
+            return False
         for run_id in run_ids:
             self._hub.addressing.run_ended(run_id)
         self._hub.ports.blobs.drop(tree.root_run_id)
@@ -241,6 +274,7 @@ class RetentionPasses:
         removed = self.removed
         removed.trees, removed.runs = removed.trees + 1, removed.runs + len(run_ids)
         removed.events += tree.events
+        return True
 
     async def _drop_contents(self) -> None:
         """Have contents go that no tree names any more."""

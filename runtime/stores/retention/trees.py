@@ -5,7 +5,8 @@ In a store of any size a look is short: what ended first comes first, and no mor
 may go, and, of trees that live, a page at a time.
 """
 
-from collections.abc import Collection, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -17,8 +18,9 @@ from hubbub.runtime.stores.exchange.run_check import READ_ERRORS
 from hubbub.runtime.stores.retention.retention import EndedTree
 
 __all__ = [
-    "PAGE", "EndedPage", "EndedRun", "SilentPage", "SilentRun", "ended_page", "ended_tree",
-    "first_of_last", "silent_page", "silent_rest_page", "size_after", "what_goes_with",
+    "PAGE", "EndedPage", "EndedRun", "LastTrees", "SilentPage", "SilentRun", "ended_page",
+    "ended_tree", "has_last_event", "imported_trees", "last_trees", "silent_page",
+    "silent_rest_page", "size_after", "what_goes_with",
 ]  # fmt: skip
 
 P = TypeVar("P")
@@ -64,7 +66,7 @@ class SilentRun(Struct, frozen=True, kw_only=True):
 class SilentPage(Struct, Generic[P], frozen=True, kw_only=True):
     """What is silent of some trees that live."""
 
-    runs: Sequence[SilentRun]
+    trees: Sequence[SilentRun]
     after: P
     """Behind what the next page begins."""
     is_over: bool
@@ -122,24 +124,65 @@ def _last_end(store: StoreReader, end: EventRow, tree: EndedTree) -> int:
     return place
 
 
-def first_of_last(
-    store: StoreReader, before: int, count: int, seen: set[str] | frozenset[str] = frozenset()
-) -> tuple[int, int, set[str]]:
-    """Of the trees whose last run ended before a position, the last first: where the one ended
-    with which the ``count`` last are complete, or how far this has come; how many of them are left
-    to count; and what was ``seen`` by then: a tree counts once, and only if nothing in it lives.
-    """
-    seen = {*seen}
-    ends = store.ends(ENDS, before=before)
+def imported_trees(store: StoreReader, run_ids: Iterable[str]) -> list[EndedTree]:
+    """Of trees that were imported, by the runs of which that is noted, those that have ended."""
+    found: dict[str, EndedTree] = {}
+    for run_id in run_ids:
+        row = store.row(run_id)
+        if row is None or row.root_run_id in found:
+            continue
+        try:
+            rows = store.tree(row.root_run_id) or [row]
+            if all(each.status == "ended" for each in rows):
+                runs = [(each.run_id, each.agent, each.seq + each.in_seq) for each in rows]
+                found[row.root_run_id] = ended_tree(store, row.root_run_id, runs)
+        except (*READ_ERRORS, HubbubError):
+            continue  # Where its end stands it is told.
+    return [*found.values()]
+
+
+def has_last_event(store: StoreReader, tree: EndedTree) -> bool:
+    """Whether a tree has the last event of the store: what comes next would get its position."""
+    last = store.event_rows(after=store.tip - 1)
+    return any(row.lane != "hub" and row.run_id in tree.run_ids for row in last)
+
+
+class LastTrees(Struct, frozen=True, kw_only=True):
+    """Of the trees that ended last those that were found so far."""
+
+    before: int
+    """Where those ended that have not been looked at."""
+    first: int
+    """Where the first of them ended."""
+    left: int
+    """How many there are besides; those that were imported, once it is over."""
+    seen: Collection[str]
+    """Roots of trees that were looked at."""
+    is_over: bool = False
+
+
+def last_trees(store: StoreReader, last: LastTrees, imported: Sequence[int] = ()) -> LastTrees:
+    """The next of those that ended last, the last first.  A tree counts once, and only if nothing
+    in it lives.  ``imported``: when others ended, in order, whose roots have been seen."""
+    seen, first, left = {*last.seen}, last.first, last.left
+    ends = store.ends(ENDS, before=last.before)
     for end in ends:
         if end.root_run_id in seen:
             continue
         seen.add(end.root_run_id)
-        if not store.tree(end.root_run_id, live=True):
-            count -= 1
-            if not count:
-                return end.position, 0, seen
-    return (ends[-1].position if len(ends) == ENDS else 0), count, seen
+        if store.tree(end.root_run_id, live=True):
+            continue
+        if imported:
+            at = decoded(store, end.position, end.body).at
+            if len(imported) - bisect_right(imported, at) >= left:
+                return LastTrees(before=0, first=first, left=left, seen=seen, is_over=True)
+        first, left = end.position, left - 1
+        if not left:
+            return LastTrees(before=0, first=first, left=0, seen=seen, is_over=True)
+    is_over = len(ends) < ENDS
+    before = 0 if is_over else ends[-1].position
+    first = 0 if is_over else first  # Of so few each is one of the last.
+    return LastTrees(before=before, first=first, left=left, seen=seen, is_over=is_over)
 
 
 def what_goes_with(store: StoreReader, run_ids: Collection[str]) -> tuple[int, list[str]]:
@@ -170,7 +213,7 @@ def silent_page(store: StoreReader, after: int, since: int) -> SilentPage[int]:
     roots = store.live_roots(PAGE, after=after)
     after = roots[-1].born if roots else after
     found = [run for root in roots for run in _silent_in(store, root, since)]
-    return SilentPage(runs=found, after=after, is_over=len(roots) < PAGE)
+    return SilentPage(trees=found, after=after, is_over=len(roots) < PAGE)
 
 
 def silent_rest_page(store: StoreReader, after: str, since: int) -> SilentPage[str]:
@@ -180,7 +223,7 @@ def silent_rest_page(store: StoreReader, after: str, since: int) -> SilentPage[s
     rows = (store.row(root) for root in trees)
     ended = (row for row in rows if row is not None and row.status == "ended")
     found = [run for root in ended for run in _silent_in(store, root, since)]
-    return SilentPage(runs=found, after=after, is_over=len(trees) < PAGE)
+    return SilentPage(trees=found, after=after, is_over=len(trees) < PAGE)
 
 
 def _silent_in(store: StoreReader, root: RunRow, since: int) -> list[SilentRun]:
