@@ -12,12 +12,12 @@ from hubbub.hub.store.reader import IMPORTED, StoreReader
 from hubbub.runtime.stores.retention.retention import EndedTree
 from hubbub.runtime.stores.retention.trees import PAGE, imported_trees
 
-__all__ = ["ImportedTrees"]
+__all__ = ["ImportedTrees", "StoreLook"]
 
 T = TypeVar("T")
 
 
-class _Look(Protocol):
+class StoreLook(Protocol):
     """What is found in the store; before that all others have their turn."""
 
     async def __call__(self, look: Callable[[StoreReader], T], /) -> T: ...
@@ -30,7 +30,7 @@ class ImportedTrees:
         self.trees: list[EndedTree] = []
         self._is_read = False
 
-    async def read(self, look: _Look) -> None:
+    async def read(self, look: StoreLook) -> None:
         """Find them, the first time."""
         if self._is_read:
             return

@@ -32,6 +32,7 @@ from hubbub.hub.store.reader import StoreReader
 from hubbub.hub.store.store import RETENTION, Removed, RemovesTrees, drops_of
 from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.removal.imported import ImportedTrees
+from hubbub.runtime.removal.measured import MeasuredEvents
 from hubbub.runtime.stores.retention.retention import (
     EndedTree,
     Retention,
@@ -47,7 +48,6 @@ from hubbub.runtime.stores.retention.trees import (
     last_trees,
     silent_page,
     silent_rest_page,
-    size_after,
     what_goes_with,
 )
 
@@ -96,9 +96,7 @@ class RetentionPasses:
         self._imported = ImportedTrees()
         self._task: TaskHandle[Any, None] | None = None
         self._told: dict[str, None] = {}
-        self._size = 0
-        self._counted = 0
-        """The position up to which the events are counted in that."""
+        self._measured = MeasuredEvents(keeps_all=store.keeps_all)
 
     def begin(self) -> None:
         """Make passes from now on, until ``stop``, or until the hub is closed."""
@@ -175,7 +173,7 @@ class RetentionPasses:
     async def _let_go(self) -> None:
         retention, now = self._retention, self._clock.now()
         if retention.most is not None:
-            await self._measure()
+            await self._measured.measure(self._look, self._journal.tip)
         await self._imported.read(self._look)
         first, last = await self._find_last()
         imported = deque(self._imported.trees)
@@ -194,7 +192,7 @@ class RetentionPasses:
                     continue
                 await self._let_go_of(imported, tree.ended_at, last, now)
                 is_last = position >= first
-                if goes(tree, retention, now, self._size, is_last=is_last):
+                if goes(tree, retention, now, self._measured.size, is_last=is_last):
                     await self._remove(tree)
                 elif not is_last and tree.ended_at <= now and position <= behind:
                     is_over = True  # There is room, and all that follow are younger.
@@ -209,7 +207,7 @@ class RetentionPasses:
             tree = imported.popleft()
             is_last = tree.root_run_id in last
             if (
-                goes(tree, self._retention, now, self._size, is_last=is_last)
+                goes(tree, self._retention, now, self._measured.size, is_last=is_last)
                 and not await self._look(partial(has_last_event, tree=tree))
                 and await self._remove(tree)
             ):
@@ -229,17 +227,6 @@ class RetentionPasses:
         last = imported[-found.left :] if found.left else []
         return found.first, {tree.root_run_id for tree in last}
 
-    async def _measure(self) -> None:
-        """How many bytes the events of the store take."""
-        if not self._store.keeps_all:
-            self._size = self._counted = 0
-        tip = self._journal.tip
-        while self._counted < tip:
-            size, place = await self._look(partial(size_after, after=self._counted))
-            if place == self._counted:
-                return
-            self._size, self._counted = self._size + size, place
-
     async def _remove(self, tree: EndedTree) -> bool:
         """Have a tree go; whether it has."""
         if tree.root_run_id in self._told:
@@ -248,9 +235,7 @@ class RetentionPasses:
         try:
             size = 0
             if self._retention.most is not None:
-                until = self._counted
-                look = partial(size_after, after=0, run_ids=run_ids, until=until)
-                size, _ = await self._look(look)
+                size = await self._measured.size_of(self._look, run_ids)
             await self._store.put_by(run_ids)
         except OSError as error:
             self._keep(f"{error.filename}: {error.strerror}; make it removable", tree.root_run_id)
@@ -270,7 +255,7 @@ class RetentionPasses:
         for run_id in run_ids:
             self._hub.addressing.run_ended(run_id)
         self._hub.ports.blobs.drop(tree.root_run_id)
-        self._size -= size
+        self._measured.gone(run_ids, size)
         removed = self.removed
         removed.trees, removed.runs = removed.trees + 1, removed.runs + len(run_ids)
         removed.events += tree.events

@@ -2,17 +2,13 @@
 its end as in the second month."""
 
 import shutil
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import anyio
 import pytest
 from msgspec import Struct, field
-from support.pruned_stores import DAY, problems
+from support.pruned_stores import DAY, counted_calls, problems
 
 from hubbub import (
     Agent,
@@ -140,20 +136,6 @@ class Year(Struct, kw_only=True):
 def _keys(reader: StoreReader) -> dict[str, str]:
     """The session keys of the conversations in a store."""
     return {row.run_id: row.session_key or "" for row in reader.rows()}
-
-
-@contextmanager
-def counted_calls() -> Iterator[list[int]]:
-    counted = [0]
-
-    def count(frame: FrameType, event: str, _: Any) -> None:
-        counted[0] += event == "call"
-
-    sys.setprofile(count)
-    try:
-        yield counted
-    finally:
-        sys.setprofile(None)
 
 
 @pytest.mark.parametrize("months", [4, pytest.param(12, marks=pytest.mark.long)])

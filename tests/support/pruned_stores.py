@@ -1,5 +1,9 @@
 """Stores with trees that ended at different times, for the tests of pruning."""
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any, Final
 
 import anyio
@@ -13,7 +17,7 @@ from hubbub.runtime.inspection.check import StoreCheck
 from hubbub.runtime.stores.open import open_original, open_reader
 from support.stores import SECRET, agents
 
-__all__ = ["DAY", "Aged", "fill_with_ages", "ports_at", "problems", "told_of"]
+__all__ = ["DAY", "Aged", "counted_calls", "fill_with_ages", "ports_at", "problems", "told_of"]
 
 DAY: Final = 86_400
 
@@ -92,3 +96,18 @@ def _tree(reader: StoreReader, root: str) -> Any:
         rows, [*reader.event_rows(run_ids)], [[*reader.accepted(x)] for x in run_ids],
         [[*reader.waiting(x)] for x in run_ids],
     )  # fmt: skip
+
+
+@contextmanager
+def counted_calls() -> Iterator[list[int]]:
+    """How many functions are called inside: one number, in a list."""
+    counted = [0]
+
+    def count(frame: FrameType, event: str, _: Any) -> None:
+        counted[0] += event == "call"
+
+    sys.setprofile(count)
+    try:
+        yield counted
+    finally:
+        sys.setprofile(None)

@@ -18,9 +18,9 @@ from hubbub.runtime.stores.exchange.run_check import READ_ERRORS
 from hubbub.runtime.stores.retention.retention import EndedTree
 
 __all__ = [
-    "PAGE", "EndedPage", "EndedRun", "LastTrees", "SilentPage", "SilentRun", "ended_page",
-    "ended_tree", "has_last_event", "imported_trees", "last_trees", "silent_page",
-    "silent_rest_page", "size_after", "what_goes_with",
+    "PAGE", "EndedPage", "EndedRun", "EventSize", "LastTrees", "SilentPage", "SilentRun",
+    "ended_page", "ended_tree", "has_last_event", "imported_trees", "last_trees", "silent_page",
+    "silent_rest_page", "size_of_runs", "sizes_after", "what_goes_with",
 ]  # fmt: skip
 
 P = TypeVar("P")
@@ -35,6 +35,9 @@ ENDS: Final = 200
 """Ends that are counted together."""
 
 _AT_REST: Final = ("parked", "waiting")
+
+EventSize: TypeAlias = tuple[str, int, int]
+"""Of an event: its run, none in the hub's own lane; its position; how many bytes it takes."""
 
 EndedRun: TypeAlias = tuple[str, str, int]
 """Of a run that has ended: its id, its agent, the number of its events."""
@@ -192,19 +195,21 @@ def what_goes_with(store: StoreReader, run_ids: Collection[str]) -> tuple[int, l
     return last, [key for run_id in run_ids for key in store.notes(f"{LASTING}{run_id}.")]
 
 
-def size_after(
-    store: StoreReader, after: int, run_ids: Sequence[str] | None = None, until: int | None = None
-) -> tuple[int, int]:
-    """How many bytes the next events behind a position take, and the position reached; of the store
-    a page of them, of some runs all up to another position."""
-    size, count = 0, 0
-    for row in store.event_rows(run_ids, after=after, until=until):
-        if run_ids is not None and row.lane == "hub":
-            continue
-        size, after, count = size + len(row.body), row.position, count + 1
-        if run_ids is None and count == EVENTS:
+def sizes_after(store: StoreReader, after: int) -> tuple[list[EventSize], int]:
+    """How many bytes the next events behind a position take, and the position reached."""
+    sizes: list[EventSize] = []
+    for row in store.event_rows(after=after):
+        run_id, after = row.run_id if row.lane != "hub" else "", row.position
+        sizes.append((run_id, after, len(row.body)))
+        if len(sizes) == EVENTS:
             break
-    return size, after
+    return sizes, after
+
+
+def size_of_runs(store: StoreReader, run_ids: Sequence[str], until: int) -> int:
+    """How many bytes the events of some runs take up to a position."""
+    rows = store.event_rows(run_ids, until=until)
+    return sum(len(row.body) for row in rows if row.lane != "hub")
 
 
 def silent_page(store: StoreReader, after: int, since: int) -> SilentPage[int]:

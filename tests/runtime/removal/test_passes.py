@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from support.pruned_stores import DAY, problems
+from support.pruned_stores import DAY, counted_calls, problems
 from support.stores import agents
 
 from hubbub import Message, Retention, Runtime
@@ -94,6 +94,27 @@ async def test_beyond_a_size_the_oldest_go(store: str, ports: Ports) -> None:
 
         total = await rt.hub.journal.inspect(size)
         assert 20_000 - 2 * total // len(kept) < total <= 20_000
+
+
+async def test_events_are_measured_once_also_where_a_store_forgets_runs_by_itself(
+    ports: Ports,
+) -> None:
+    journal = MemoryJournal(keep=50, keep_hub_events=5)
+    retention = Retention(max_bytes="1GB", silent=9 * DAY)  # A pass takes place every hour.
+    async with Runtime(agents(), store=journal, ports=ports, retention=retention) as rt:
+        assert rt._passes is not None
+        calls: list[int] = []
+        for _ in range(3):
+            for number in range(100):
+                await rt.run("bot", f"number {number}")
+                await rt.hub.send_to_run("nobody", "a letter that is dead")
+            for _ in range(2):
+                with counted_calls() as counted:
+                    await rt._passes.make_pass()
+                calls.append(counted[0])
+            size = sum(len(row.body) for row in journal.reader().event_rows())
+            assert rt._passes._measured.size == size
+        assert all(later < first / 3 for first, later in zip(calls[::2], calls[1::2], strict=True))
 
 
 async def test_a_tree_of_which_nothing_is_heard_is_ended_and_goes_after_that(
