@@ -18,7 +18,7 @@ is the documented face.
 from collections.abc import Callable, Sequence
 from functools import partial
 from threading import get_ident
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec import structs
 
@@ -136,9 +136,8 @@ class Pipeline:
             home.refuse(call)
         check_stack(call)
         if self.dispatcher.queued >= MAX_NESTED:
-            raise LimitExceeded(
-                "events emitted by listeners", MAX_NESTED, "a listener triggers itself"
-            )
+            why = "a listener triggers itself"
+            raise LimitExceeded("events emitted by listeners", MAX_NESTED, why)
 
     @property
     def is_ahead(self) -> bool:
@@ -426,6 +425,7 @@ class Pipeline:
         return letters
 
 
+_After: TypeAlias = Callable[[Commit], None]
 _STOPS: Final = (SessionAbort, SessionTerminate)
 _RESERVED: Final = (SessionResult, SessionTimer, SessionVariables)
 
@@ -437,9 +437,7 @@ def _about(commit: Commit) -> str:
     return commit.deliveries[0].to if commit.deliveries else ""
 
 
-def _both(
-    first: Callable[[Commit], None] | None, second: Callable[[], None]
-) -> Callable[[Commit], None]:
+def _both(first: _After | None, second: Callable[[], None]) -> _After:
     def both(commit: Commit) -> None:
         if first is not None:
             first(commit)

@@ -258,8 +258,8 @@ class ModelRun(Resting):
         return self._conversations.lent_to(self.lane, self.thread) if is_frame else None
 
     def _taken(self, kind: Kind) -> Taken:
-        items = self._answer() if kind == "answer" else self.mail.take(kind, self._lent)
-        budgets = self._services.budgets
+        budgets, lent = self._services.budgets, self._lent if self.thread.origin.frame else None
+        items = self._answer() if kind == "answer" else self.mail.take(kind, lent)
         return Taken(items, budgets.by_root.get(self.lane.root_run_id, budgets.fresh))
 
     def _received(self, signal: Taken) -> None:

@@ -344,7 +344,7 @@ async def test_statistics_of_a_new_hub_are_all_zero(hub):
     figures = hub.statistics()
     assert {name: getattr(figures, name) for name in figures.__struct_fields__} == {
         "subscribers": 0, "buffered": 0, "dropped": 0, "live": 0, "parked": 0, "waiting": 0,
-        "uncommitted": 0,
+        "uncommitted": 0, "removed": None,
     }  # fmt: skip
 
 
