@@ -74,6 +74,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "sse-latency": web_figures.sse_latency,
     "sse-slow": web_figures.sse_slow,
     "import": run_figures.import_time,
+    "import-used": run_figures.used_import_time,
     "shared-steps": shared_figures.steps,
     "shared-ack": shared_figures.ack,
     "shared-busy": shared_figures.busy_ack,
@@ -84,6 +85,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 ONE_LOOP = (
     "cached",
     "import",
+    "import-used",
     "memory",
     "million-page",
     "snapshots",

@@ -35,6 +35,7 @@ __all__ = [
     "run_time",
     "together",
     "turned",
+    "used_import_time",
 ]
 
 HEAVY = ("httpx", "structlog", "rich", "cyclopts", "trio")
@@ -243,6 +244,22 @@ def import_time(loop: Loop, rounds: int, scale: float) -> Figure:
     return Figure(
         what="import hubbub", loop="none", unit="ms CPU", value=with_it, floor=without,
         aim=Aim("<=", 90), note="floor: import asyncio; the interpreter's own start not counted",
+    )  # fmt: skip
+
+
+USED = "from hubbub import Agent, Runtime, ScriptedModel, tool"
+
+
+def used_import_time(loop: Loop, rounds: int, scale: float) -> Figure:
+    """What a first program waits for: names of ``hubbub`` are loaded when they are used."""
+    heavy = sorted(imported_modules(USED).intersection(HEAVY))
+    assert not heavy, f"{USED} also imports {', '.join(heavy)}"
+    _cpu_ms(USED)  # writes the bytecode
+    with_it = statistics.median(_cpu_ms(USED) for _ in range(max(3, 2 * rounds)))
+    without = statistics.median(_cpu_ms("import asyncio, msgspec") for _ in range(2 * rounds + 1))
+    return Figure(
+        what="import what a first program uses", loop="none", unit="ms CPU", value=with_it,
+        floor=without, note=f"{USED}; floor: import asyncio, msgspec",
     )  # fmt: skip
 
 
