@@ -65,6 +65,7 @@ class EventStream(Generic[E]):
         "_had_message",
         "_home",
         "_inbox",
+        "_is_over",
         "_kinds",
         "_last",
         "_limit",
@@ -125,6 +126,8 @@ class EventStream(Generic[E]):
         self._removed = False
         """Whether events were removed from the journal that it had not read yet."""
         self._until: Callable[[Event], bool] | None = None
+        self._is_over = False
+        """Whether what would have ended it was missed, or is kept no longer."""
         self._shown: Patterns | None = None
         self._mark: Callable[[str], Event] | None = None
         self._marked: Event | None = None
@@ -174,6 +177,8 @@ class EventStream(Generic[E]):
         if not self._lossless:
             self.dropped += 1
             self._dispatcher.dropped += 1
+            if self._until is not None and self._until(event):
+                self._is_over = True
         elif self._dropped == 1:
             # Whatever was dispatched before this event has been yielded or is buffered, so the
             # journal is read from here on; a cursor would do too, unless its event is dropped.
@@ -221,7 +226,8 @@ class EventStream(Generic[E]):
     def end_after(self, until: Callable[[Event], bool], shown: Patterns | None = None) -> None:
         """Make the first event for which ``until`` is true the last one.
 
-        What is not among those ``shown`` was only listened to for that, and is not yielded.
+        What is not among those ``shown`` was only listened to for that, and is not yielded.  Where
+        that event is missed, or the run is kept no longer, it ends behind the gap.
         """
         self._until = until
         self._shown = shown
@@ -293,6 +299,8 @@ class EventStream(Generic[E]):
                 home.check("anext", _REMEDY)
                 if (gap := await self._read_on()) is not None:
                     return self._told(gap)
+            elif self._is_over:
+                self._end()
             else:
                 home.check("anext", _REMEDY)
                 if self._dispatcher.journal.failure and not self._outlives_store:
@@ -412,6 +420,8 @@ class EventStream(Generic[E]):
         self._removed = False
         self._position = reached
         self._buffer.extend(self._without_messages(events))
+        if self._until is not None and reached >= self._dispatcher.dispatched:
+            self._is_over = self._is_over or not await self._is_scope_kept()
         # No await from here on: what is compared must hold when it is attached.
         if reached >= self._dispatcher.dispatched:
             self._reading = False
@@ -420,6 +430,15 @@ class EventStream(Generic[E]):
                 self._attach()
                 self._put_mark()
         return gap
+
+    async def _is_scope_kept(self) -> bool:
+        """Whether the run or the tree that it is about is in the journal: else nothing ends it."""
+        journal, run_id = self._dispatcher.journal, self._selection.run_id
+        run_id = self._selection.root_run_id if run_id is None else run_id
+        if run_id is None or await journal.info(run_id) is not None:
+            return True
+        await journal.flush()  # It may be on its way there.
+        return await journal.info(run_id) is not None
 
     def _without_messages(self, events: Sequence[Event]) -> Sequence[Event]:
         """What was read, except for the messages that the inbox has."""

@@ -144,10 +144,13 @@ class RunWanted(Struct, frozen=True, kw_only=True):
         return shows
 
     async def is_over(self, hub: Hub) -> bool:
-        """Whether the run has ended, and its end is not behind the position asked for."""
+        """Whether the run has ended, and its end is not behind the position asked for; or is kept
+        no longer."""
         end = await hub.read(self.run_id, types=AgentComplete.type, limit=1)
-        if not end or self.after is None:
-            return bool(end)
+        if not end:
+            return not await hub.read(self.run_id, limit=1)
+        if self.after is None:
+            return True
         try:
             return not await hub.read(
                 self.run_id, after=self.after, types=AgentComplete.type, limit=1

@@ -146,6 +146,19 @@ async def test_stream_that_ends_after_an_event_ends_there(hub):
 
 
 @pytest.mark.spec("H-03")
+@pytest.mark.parametrize("is_durable", [False, True])
+async def test_a_stream_ends_behind_its_gap_where_its_last_event_was_among_the_missed(
+    hub, is_durable
+):
+    stream = hub.subscribe_until("test:tick", lambda e: e.data["n"] == 2000)
+    for n in range(3000):
+        await hub.publish(tick(n, durable=is_durable))
+    with anyio.fail_after(60):
+        heard = numbers([event async for event in stream])
+    assert heard == [*range(1024), "hub:gap"]
+
+
+@pytest.mark.spec("H-03")
 async def test_all_that_is_buffered_is_taken_with_one_wait(hub):
     async with hub.subscribe("test:tick") as events:
         for n in range(3):

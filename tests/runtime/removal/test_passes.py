@@ -9,7 +9,7 @@ import pytest
 from support.pruned_stores import DAY, counted_calls, problems
 from support.stores import agents
 
-from hubbub import Message, Retention, Runtime
+from hubbub import Message, Retention, RunContext, Runtime, agent
 from hubbub.hub.errors import BadValue, UnknownRun
 from hubbub.hub.events import AgentComplete, Event, HubGap, SessionMessage
 from hubbub.hub.ports import Ports
@@ -195,6 +195,34 @@ async def test_a_subscriber_that_is_behind_is_told_of_what_went_before_it_was_re
             place = heard.index(next(x for x in heard if isinstance(x, HubGap))) if gaps else 0
             said = [x.content for x in heard[place:] if isinstance(x, SessionMessage)]
             assert said == ["and?", "still there?"]
+
+
+@agent("teller")
+async def teller(input: int, ctx: RunContext) -> str:
+    for number in range(input):
+        ctx.say(f"line {number}")
+    return "told"
+
+
+@pytest.mark.parametrize("read", [0, 1, 700])
+async def test_the_events_of_a_run_end_behind_a_gap_where_it_went_before_they_were_read(
+    store: str, ports: Ports, read: int
+) -> None:
+    keeping = Retention(ended="1d")
+    async with Runtime([*agents(), teller], store=store, ports=ports, retention=keeping) as rt:
+        run = await rt.start("teller", 2_000)
+        assert (await run.result()).output == "told"
+        heard: list[Event] = []
+        async with run.events() as events:
+            while len(heard) < read:
+                heard.append(await anext(events))
+            await rt.run("bot", "the last event of the store is another run's")
+            await anyio.sleep(2 * DAY)
+            assert await rows_of(rt, run.run_id) == 0
+            with anyio.fail_after(DAY):
+                heard += [event async for event in events]
+        assert [type(x) for x in heard[-1:]] == [HubGap]
+        assert not any(isinstance(event, AgentComplete) for event in heard)
 
 
 async def test_the_last_event_of_the_store_stays_so_that_no_position_is_used_twice(
