@@ -204,9 +204,17 @@ class _Names:
             case list():
                 return [self.without(each) for each in value]
             case dict():
-                return {name: self.without(each) for name, each in value.items()}
+                return {
+                    name: self._without_asker(each) if name == "prompt_id" else self.without(each)
+                    for name, each in value.items()
+                }
             case _:
                 return value
+
+    def _without_asker(self, prompt_id: str) -> str:
+        """The id of a prompt without that of the run that asks, however short that is."""
+        asker, dot, rest = prompt_id.partition(".")
+        return f"{self._known.get(asker, asker)}{dot}{rest}"
 
 
 def _bare(fields: Mapping[str, Any]) -> dict[str, Any]:

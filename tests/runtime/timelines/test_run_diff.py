@@ -13,7 +13,7 @@ from hubbub import Agent, FunctionModel, ModelReply, ModelRequest, Runtime, Scri
 from hubbub.__main__ import main
 from hubbub.agents.model import Usage
 from hubbub.hub.errors import UnknownRun
-from hubbub.hub.events import NO_USAGE
+from hubbub.hub.events import NO_USAGE, SessionPrompt
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.runtime.models.scripted import call, reply
@@ -65,6 +65,26 @@ async def test_runs_that_say_the_same_are_the_same(ports: Ports) -> None:
     assert found.same and not found.differences and found.left_parted is None
     assert found.alike == found.left.records == found.right.records
     assert (found.left.usage.input_tokens, found.right.usage.input_tokens) == (0, 7)
+
+
+@pytest.mark.parametrize("new_run_id", ["", "same", "a-fork-of-it"])
+async def test_a_run_and_its_fork_are_the_same_whatever_its_id_and_whoever_was_asked(
+    ports: Ports, new_run_id: str
+) -> None:
+    @tool(approval=True)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    clerk = Agent("clerk", "You pay.", model=ScriptedModel([call("pay"), "Paid."]), tools=[pay])
+    store = MemoryJournal()
+    async with Runtime([clerk], store=store, ports=ports) as rt:
+        rt.hub.subscribe(SessionPrompt, lambda asked: rt.hub.approve(asked.prompt_id))
+        run = await rt.start("clerk", "pay", session_key="ann")
+        await run.result()
+        fork = await rt.fork(run.run_id, new_run_id=new_run_id)
+        with closing(store.reader()) as reader:
+            assert diff_runs(reader, run.run_id, fork.run_id).same
 
 
 async def test_the_first_record_that_differs_is_named_and_what_follows(ports: Ports) -> None:
