@@ -159,9 +159,11 @@ class FoundTree(Struct, frozen=True, kw_only=True):
     """A tree of new runs that comes in whole, with all that is on record of them, as a fork does.
 
     The runs, the root first and those above others before them; and their events, of both lanes,
-    numbered and in order, which are dispatched as those of any run.
+    numbered and in order, which are dispatched as those of any run.  ``at`` is when (µs): its root
+    is spoken to then, as one that is opened, however old its events are.
     """
 
+    at: int
     runs: Sequence[FoundRun]
     events: Sequence[Event]
 

@@ -271,6 +271,7 @@ class Ledger(Generic[R]):
                 if event.seq in waiting[run_id]:
                     row.waiting[event.seq] = event  # type: ignore[assignment]
                     row.messages += event.__class__ is SessionMessage
+        self._recent = rows[root.run_id].recent = max(tree.at, self._recent + 1)
         for run in tree.runs:
             row = rows[run.new.run_id]
             row.status, row.inbox = run.status, run.inbox

@@ -11,6 +11,8 @@ Rules
 * What people were asked has ended: calls that waited for an answer are answered with that.
 * An approval is for the run in which it was given: a call that has one and has not begun is
   answered with that.  What was to be asked next is asked in the fork.
+* Where another agent goes on, calls that had not begun are skipped, as behind a handoff: they were
+  made for other tools, and what asks for an approval among those of the new agent saw none of them.
 * Calls that were under way are lost calls: who goes on with the run treats them as after a crash.
 * What waited in an inbox waits there, in order; but for what would have ended the root.
 """
@@ -25,7 +27,7 @@ from msgspec.structs import replace
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.prompts import WITHDRAWN, ends_of
 from hubbub.agents.state.thread import Thread
-from hubbub.agents.turn.calls import LOST, answer, given_up
+from hubbub.agents.turn.calls import HANDED_OVER, LOST, answer, given_up
 from hubbub.hub import events as e
 from hubbub.hub.addressing import is_minted
 from hubbub.hub.events import Event
@@ -85,7 +87,7 @@ def forked(cut: CutTree, given: ForkedAs, new_id: Callable[[], str]) -> FoundTre
         ending = _Over(run, names[run_id], renamed, given, asked, began=began)
         events += ending.events()
         runs.append(ending.found())
-    return FoundTree(runs=runs, events=events)
+    return FoundTree(at=given.at, runs=runs, events=events)
 
 
 class _Renamed:
@@ -208,9 +210,13 @@ class _Over:
                 yield answer(thread, step, call, APPROVED_ELSEWHERE)
             elif call.status == "started" and self._changes_agent:
                 yield answer(thread, step, call, LOST, ran=True)
+            elif call.status == "todo" and self._changes_agent:
+                words = HANDED_OVER.format(self._given.agent)
+                yield answer(thread, step, call, f"skipped: {words}")
         left = tuple([each for each in thread.prompts if each.prompt_id not in held])
         yield from ends_of(left, WITHDRAWN, thread.turn)
-        yield from self._asked
+        if not self._changes_agent:
+            yield from self._asked
         if self._is_root and thread.phase != "new":
             yield from self._changed()
 

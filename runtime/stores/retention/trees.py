@@ -246,8 +246,9 @@ def _silent_in(store: StoreReader, root: RunRow, since: int) -> list[SilentRun]:
 
 def is_silent(store: StoreReader, root: RunRow, since: int) -> bool:
     """Whether a tree rests: every run in it is parked, or waits for one that has its conversation;
-    nothing waits in an inbox, for a person or for a time; and nothing was written since."""
-    if root.created_at > since or root.kind in ("cron", "heartbeat"):
+    nothing waits in an inbox, for a person or for a time; and nothing was written since, a fork
+    with its old records included."""
+    if max(root.created_at, root.recent) > since or root.kind in ("cron", "heartbeat"):
         return False
     if root.status == "ended" and _was_heard(store, root.run_id, since):
         return False
