@@ -14,6 +14,7 @@ from asyncio import AbstractEventLoop
 from asyncio import _get_running_loop as running_loop
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from os import _exit, getpid
 from sys import _getframe, getrecursionlimit
 from threading import get_ident
@@ -32,6 +33,9 @@ T = TypeVar("T")
 
 FRAMES: Final = 200
 """What a call may need of Python's stack: on a store in memory a run goes on within it."""
+
+SHORT: Final = 250
+"""A stack of fewer frames has room enough, whatever called these."""
 
 NOWHERE: Final = 0
 """What no thread is."""
@@ -139,17 +143,30 @@ def check_stack(call: str) -> None:
     """Raise ``RecursionError`` where ``call`` could be broken off half-way, for want of a stack.
 
     What is called with little of it left would raise that somewhere between a record and those who
-    are to hear of it, and others would wait for ever.
+    are to hear of it, and others would wait for ever.  How much is left is tried where the stack is
+    long: calls by C code count too, for as much as a frame or apart from these, and are none.
     """
     limit = getrecursionlimit()
     try:
-        _getframe(limit - (FRAMES if limit > 2 * FRAMES else limit // 2))
-    except ValueError:
+        _getframe(SHORT if limit > 4 * SHORT else limit // 4)
+    except ValueError:  # As nearly always.
         return
-    raise RecursionError(
-        f"{call}: too little of Python's stack is left; call it from less deep, or raise "
-        "sys.setrecursionlimit()"
-    )
+    try:
+        _descend(FRAMES if limit > 2 * FRAMES else limit // 2)
+    except RecursionError:
+        raise RecursionError(
+            f"{call}: too little of Python's stack is left; call it from less deep, or raise "
+            "sys.setrecursionlimit()"
+        ) from None
+
+
+def _descend(frames: int) -> None:
+    """Use as much of the stack; every other frame is entered from C code."""
+    if frames > 0:
+        (_descend if frames % 2 else _descend_by_c)(frames - 1)
+
+
+_descend_by_c: Final = partial(_descend)
 
 
 _homes: Final[WeakSet[HomeLoop]] = WeakSet()

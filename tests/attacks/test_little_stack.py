@@ -5,6 +5,8 @@ the stack    ├── hundreds of frames of a caller ──┤ room ┤ the lim
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +120,58 @@ async def test_a_call_with_little_stack_left_is_refused_or_done(
             for room in (*portion(ROOMS), FRAMES + 60)
         ]
         assert receipts[-1] is not None or name in ("emit", "emit, not recorded", "subscribe")
+        await all_is_well(rt, run.run_id)
+
+
+class Calling:
+    """Calls a function by its type's slot, which C code does."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._function = function
+
+    def __call__(self) -> Any:
+        return self._function()
+
+    def __getattr__(self, name: str) -> Any:
+        return self._function()
+
+
+RECURSIONS: dict[str, Callable[[Callable[[], Any]], Any]] = {
+    "a function": lambda again: again(),
+    "a partial": lambda again: partial(again)(),
+    "__call__": lambda again: Calling(again)(),
+    "__getattr__": lambda again: Calling(again).deeper,
+    "a reduction": lambda again: reduce(lambda *_: again(), (1, 2)),
+    "a key": lambda again: sorted((1,), key=lambda _: again()),
+    "a generator": lambda again: sum(again() for _ in (1,)),
+}
+"""Ways in which code calls itself, some of them with C code in between."""
+
+
+@pytest.mark.parametrize("how", RECURSIONS)
+async def test_a_call_from_the_end_of_a_recursion_is_refused_or_done(
+    how: str, store: Store, ports: Ports
+) -> None:
+    async with Runtime([desk()], store=store, ports=ports, grace=1) as rt:
+        run = await rt.start("desk", "hello", session_key="ann")
+        await run.result()
+        tries, accepted = 0, 0
+
+        def visit() -> Any:
+            nonlocal tries, accepted
+            try:
+                return RECURSIONS[how](visit)
+            except RecursionError:
+                tries += 1
+                if tries < 400:
+                    with suppress(RecursionError):
+                        rt.hub.send_to_run(run.run_id, f"{tries}")
+                        accepted += 1
+                raise
+
+        with suppress(RecursionError):
+            visit()
+        assert 0 < accepted < tries
         await all_is_well(rt, run.run_id)
 
 
