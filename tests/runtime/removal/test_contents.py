@@ -189,6 +189,27 @@ async def test_while_somebody_reads_the_contents_of_a_store_none_goes(
         assert contents_in(folder) == {b"heard newest"}
 
 
+async def test_a_content_that_cannot_be_removed_stays_is_told_once_and_goes_later(
+    folder: Path, opened: Open, tmp_path: Path
+) -> None:
+    digest = sha256(b"heard old").hexdigest()
+    place = folder / "blobs" / digest[:2] / digest
+    async with opened() as rt:
+        await rt.run("bot", "old")
+        await rt.run("bot", "newest")
+        place.rename(tmp_path / "aside")
+        place.mkdir()
+        (folder / "blobs" / "zz").write_text("what is no folder")
+        await anyio.sleep(3 * DAY)
+        removed = passes_of(rt).removed
+        assert (removed.trees, removed.contents, removed.problems) == (1, 0, 1)
+        place.rmdir()
+        (tmp_path / "aside").rename(place)
+        await anyio.sleep(DAY)
+        assert (removed.contents, removed.problems) == (1, 1)
+        assert not place.exists()
+
+
 async def test_whatever_names_a_content_while_it_goes_has_it_or_is_refused(
     folder: Path, opened: Open
 ) -> None:

@@ -39,6 +39,9 @@ CONTENTS: Final = 50
 
 FOLDERS: Final = 256
 
+SWEPT: Final = 500
+"""Contents that are looked for together among those that are named."""
+
 OnRecord: TypeAlias = Sequence[tuple[str, str]]
 """What is held and has been found in an event: the root of its tree, and its digest."""
 
@@ -145,20 +148,30 @@ class NamedContents:
 
     def _drop_some(self) -> DroppedContents:
         if self._swept < FOLDERS:
-            self._sweep(f"{self._swept:02x}")
-            self._swept += 1
-            return DroppedContents(more=True)
+            return DroppedContents(problems=self._sweep(), more=True)
         with ContentsLock(self._folder).alone() as is_alone:
             if not is_alone:  # Somebody copies them: the next time.
                 return DroppedContents(more=False)
             return self._drop()
 
-    def _sweep(self, name: str) -> None:
-        """Call loose what a folder has that nothing names: an earlier life left it."""
-        folder = self._folder / name
-        names = [place.name for place in folder.iterdir()] if folder.is_dir() else []
-        found = [bytes.fromhex(name) for name in names if _DIGEST.fullmatch(name)]
+    def _sweep(self) -> list[str]:
+        """Call loose what the next folders have that nothing names: an earlier life left it.
+        Returns why that is not known of some."""
+        found: list[bytes] = []
+        problems: list[str] = []
+        while self._swept < FOLDERS and len(found) < SWEPT:
+            folder = self._folder / f"{self._swept:02x}"
+            self._swept += 1
+            try:
+                names = [place.name for place in folder.iterdir()]
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                problems.append(f"{folder}: {error.strerror}; make it a folder to read from")
+                continue
+            found += [bytes.fromhex(name) for name in names if _DIGEST.fullmatch(name)]
         self._loosen(x for x in found if not self._db.execute(_IS_NAMED, (x,)).fetchone())
+        return problems
 
     def _loosen(self, digests: Iterable[bytes]) -> None:
         if found := [(digest,) for digest in digests]:
