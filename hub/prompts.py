@@ -155,7 +155,7 @@ class Prompts:
             if asker is not None or prompt.asked == USER:
                 self._announce(prompt, asker, question, options, timeout)
             if prompt.asked != USER:
-                self._send(prompt, question)
+                self._send(prompt, question, is_checked=waits_in is None and not self._is_shared)
             if timeout is None and waits_in is None:
                 await prompt.wait(self._pipeline.home.make_waiter)
             else:
@@ -227,16 +227,16 @@ class Prompts:
         if prompt is not None and prompt.answer is None:
             prompt.answer = reply
 
-    def _send(self, prompt: PendingPrompt, question: str) -> None:
+    def _send(self, prompt: PendingPrompt, question: str, *, is_checked: bool) -> None:
         message = SessionMessage(
             content=question, source=prompt.asker, prompt_id=prompt.id,
             from_run=prompt.asker != "",
         )  # fmt: skip
-        commit = self._pipeline.deliver(message, to=prompt.asked)
-        if commit.status == "rejected":
-            prompt.ended = _why_not(prompt, commit)
-        elif commit.status == "pending":
-            commit.watch(lambda receipt: self._rejected(prompt, receipt))
+        receipt = self._pipeline.deliver(message, to=prompt.asked, is_checked=is_checked)
+        if receipt.status == "rejected":
+            prompt.ended = _why_not(prompt, receipt)
+        elif receipt.status == "pending":
+            receipt.watch(lambda receipt: self._rejected(prompt, receipt))
 
     def _rejected(self, prompt: PendingPrompt, receipt: Receipt) -> None:
         if receipt.status == "rejected" and not prompt.ended:
@@ -259,9 +259,9 @@ class Prompts:
 
     def _register(self, prompt: PendingPrompt) -> None:
         self._open[prompt.id] = prompt
-        for run_id in (prompt.asker, prompt.asked):
-            if run_id:
-                self._of_run.setdefault(run_id, {})[prompt.id] = prompt
+        if prompt.asker:
+            self._of_run.setdefault(prompt.asker, {})[prompt.id] = prompt
+        self._of_run.setdefault(prompt.asked, {})[prompt.id] = prompt
 
     # ── replying ─────────────────────────────────────────────────────────────────────────────
 
@@ -339,7 +339,7 @@ class Prompts:
             self._leave_runs(prompt)
 
     def _leave_runs(self, prompt: PendingPrompt) -> None:
-        for run_id in (prompt.asker, prompt.asked):
+        for run_id in (prompt.asker, prompt.asked) if prompt.asker else (prompt.asked,):
             if (prompts := self._of_run.get(run_id)) is not None:
                 prompts.pop(prompt.id, None)
                 if not prompts:

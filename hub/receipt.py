@@ -52,10 +52,21 @@ class Receipt:
       ``explanation`` says what to do.
     """
 
-    __slots__ = (
-        "_waiter", "_watcher", "agent", "created", "cursor", "failed_store", "home", "key",
-        "reason", "run_id", "run_ids", "status",
-    )  # fmt: skip
+    # What most never have is the class's until then: one is made for each thing that is sent.
+    run_ids: tuple[str, ...] = ()
+    agent: str = ""
+    """Of what was accepted: whose run has it, whichever agent an opening has named."""
+    created: bool = False
+    """Whether an opening has begun the run; a run that is found keeps its history and tools."""
+    cursor: str = ""
+    key: str = ""
+    """The key by which what was sent counts once, if any; of a reply its prompt's id."""
+    failed_store: str = ""
+    """The store that could not do it, if that is why it was rejected."""
+    home: HomeLoop | None = None
+    """Where it is settled, if that is still to come."""
+    _waiter: anyio.Event | None = None
+    _watcher: "Callable[[Receipt], None] | None" = None
 
     def __init__(
         self, status: ReceiptStatus = "pending", reason: str = "", run_id: str = ""
@@ -63,20 +74,8 @@ class Receipt:
         self.status: ReceiptStatus = status
         self.reason = reason
         self.run_id = run_id
-        self.run_ids: tuple[str, ...] = (run_id,) if run_id else ()
-        self.agent = ""
-        """Of what was accepted: whose run has it, whichever agent an opening has named."""
-        self.created = False
-        """Whether an opening has begun the run; a run that is found keeps its history and tools."""
-        self.cursor = ""
-        self.key = ""
-        """The key by which what was sent counts once, if any; of a reply its prompt's id."""
-        self.failed_store = ""
-        """The store that could not do it, if that is why it was rejected."""
-        self.home: HomeLoop | None = None
-        """Where it is settled, if that is still to come."""
-        self._waiter: anyio.Event | None = None
-        self._watcher: Callable[[Receipt], None] | None = None
+        if run_id:
+            self.run_ids = (run_id,)
 
     @property
     def accepted(self) -> bool:

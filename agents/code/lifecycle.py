@@ -176,6 +176,9 @@ def fold_code_all(thread: CodeThread, events: Iterable[Event]) -> CodeThread:
 def _taken(thread: CodeThread, event: e.SessionTaken) -> CodeThread:
     for item in event.items:
         match item:
+            case e.SessionMessage():
+                consumed = thread.consumed + 1
+                thread = replace(thread, consumed=consumed, causes=(), has_progressed=True)
             case e.SessionOpen() if thread.opened is None:
                 area = with_files(thread.area, item.files) if item.files else thread.area
                 thread = replace(thread, opened=item, area=area, limits=item.limits)
@@ -185,9 +188,6 @@ def _taken(thread: CodeThread, event: e.SessionTaken) -> CodeThread:
                 thread = replace(thread, closing=True)
             case e.SessionReply() if thread.prompts:
                 thread = _answered(thread, item)
-            case e.SessionMessage():
-                consumed = thread.consumed + 1
-                thread = replace(thread, consumed=consumed, causes=(), has_progressed=True)
     return thread
 
 

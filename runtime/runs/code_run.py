@@ -431,7 +431,8 @@ class CodeRun:
         """Record that the agent has consumed a message."""
         if self.is_over or self.services.phase.is_gone:
             return
-        self._append((e.SessionTaken(items=(item,)),), taken=(item,))
+        self._fold(events := (e.SessionTaken(items=(item,)),))
+        self.lane.append(events, taken=(item.seq,), status="active", before=self._committed)
 
     def number_step(self) -> int:
         """The number of the next model step: no two of the run have the same."""
