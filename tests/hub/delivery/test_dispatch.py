@@ -426,6 +426,28 @@ async def test_listener_that_feeds_itself_is_stopped(hub, monkeypatch, caplog):
     assert got, "the hub goes on"
 
 
+@pytest.mark.spec("H-04")
+async def test_what_nobody_has_got_when_a_dispatch_is_broken_off_comes_first_in_the_next(
+    hub, monkeypatch
+):
+    got = []
+
+    def exits(event):
+        got.append(event.data["n"])
+        if event.data["n"] == 0:
+            hub.emit(tick(2, durable=False))
+            raise KeyboardInterrupt
+
+    hub.subscribe("test:tick", exits)
+    # As before there is a task that could end the program.
+    monkeypatch.setattr(type(hub.tasks), "end_program", lambda self, error: False)
+    with pytest.raises(KeyboardInterrupt):
+        hub.dispatcher.dispatch((tick(0, durable=False), tick(1, durable=False)))
+    assert got == [0]
+    hub.dispatcher.dispatch((tick(3, durable=False),))
+    assert got == [0, 1, 2, 3]
+
+
 @pytest.mark.spec("H-01")
 async def test_commit_is_finished_whatever_its_listeners_do(hub, monkeypatch, caplog):
     """A listener over its limit must not keep a receipt or the run's owner from hearing."""
