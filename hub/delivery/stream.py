@@ -20,6 +20,7 @@ from hubbub.hub.delivery.patterns import Patterns
 from hubbub.hub.errors import EventsMissed, StoreFailed
 from hubbub.hub.events import Event, HubGap, SessionMessage
 from hubbub.hub.events.codec import event_as
+from hubbub.hub.home_loop import running_loop
 from hubbub.hub.store.cursor import cursor_at, cursor_of, place
 from hubbub.hub.store.journal import Selection
 from hubbub.hub.tasks.waiter import Waiter, wake
@@ -302,7 +303,8 @@ class EventStream(Generic[E]):
             elif self._is_over:
                 self._end()
             else:
-                home.check("anext", _REMEDY)
+                if running_loop() is not home.loop:  # ``check``, but nothing is written here.
+                    home.refuse("anext", _REMEDY)
                 if self._dispatcher.journal.failure and not self._outlives_store:
                     self._outlives_store = True
                     journal = self._dispatcher.journal
