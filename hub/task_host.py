@@ -9,7 +9,7 @@ group simply lives in the caller's task.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from contextvars import Context, ContextVar
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -30,6 +30,7 @@ from hubbub.hub.tasks.cancelling import (
     others_turn,
     outlast,
 )
+from hubbub.hub.tasks.light import Cancellable, LightTasks, Work
 from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.tasks.raised import exit_in, is_of, is_plain_cancellation, uncontained
 from hubbub.hub.tasks.waits import REMEDY, held_up_by, telling
@@ -53,6 +54,7 @@ class TaskHost:
         "_group",
         "_has_exited",
         "_leave",
+        "_light",
         "_mark",
         "_opener",
         "_shields",
@@ -86,6 +88,7 @@ class TaskHost:
         self._bystander: asyncio.Task[None] | None = None
         """A task that is cancelled by nobody but a loop that ends."""
         self._group: TaskGroup | None = None
+        self._light = LightTasks(self._raised_by_light)
         self._leave: anyio.Event | None = None
         self._ended: anyio.Event | None = None
         self._task: asyncio.Task[None] | None = None
@@ -161,8 +164,11 @@ class TaskHost:
             async with anyio.create_task_group() as group:
                 self._group = group
                 entered.set()
-                await self._leave.wait()
-                group.cancel_scope.cancel()
+                try:
+                    await self._leave.wait()
+                finally:
+                    group.cancel_scope.cancel()
+                    await self._light.aclose()
         except BaseExceptionGroup as errors:
             # asyncio has raised it out of the loop, which it ends by itself.  Once more, it would
             # break off what ends the loop in order.
@@ -201,6 +207,30 @@ class TaskHost:
             steady=steady or lives_on, on_asyncio=self._bystander is not None,
         )  # fmt: skip
 
+    def start_light(self, work: Work, name: str = "") -> Cancellable:
+        """The same of a task that nobody awaits, of which there may be very many.
+
+        ``work`` enters what it is given, and raises what ``contained`` returns for what ends it.
+        """
+        if self._bystander is None or self._group is None:
+            return self.start(work(nullcontext()), name)
+        return self._light.start(work, self.home.make_scope(), name, self._context.copy())
+
+    def contained(self, error: BaseException) -> BaseException | None:
+        """What a light task raises whose work has ended by ``error``, if anything."""
+        if self._bystander is None or is_of(error, Exception):
+            return error
+        return self._passed(error)
+
+    def _raised_by_light(self, error: BaseException) -> None:
+        """A light task has raised: all others end by that, as those of a group do."""
+        if self._group is None:
+            return
+        if exit_in(error) is not None:  # asyncio has raised it out of the loop.
+            self._group.cancel_scope.cancel()
+        else:
+            self.start(_raise(error), name="hubbub failed")
+
     def end_program(self, error: BaseException) -> bool:
         """Raise ``error`` where it ends the program; whether there is such a place.
 
@@ -220,22 +250,28 @@ class TaskHost:
         except BaseException as error:
             if is_of(error, Exception):
                 raise
-            # Code that awaits somebody else's cancelled task raises its cancellation, alone or in a
-            # group.  Passed on, it would end the whole task group, and with it every other run.
-            passed = uncontained(error)
-            is_exit = passed is not None and exit_in(passed) is not None
-            if passed is not None and not (is_exit and self._is_ending()):
-                self._has_exited = self._has_exited or is_exit
+            if (passed := self._passed(error)) is not None:
                 raise passed from None
-            # Nor may one more exit break off what asyncio does to end the program in order; out of
-            # a group that is wound up meanwhile it is the one that asyncio has raised.
-            is_known = is_exit and not self._has_exited
-            if not is_known and not is_plain_cancellation(error):
-                log.error("task.ended_from_within", exc_info=error)
         task: Any = None if self._bystander is None else asyncio.current_task()
         if task is not None and (task.cancelling() or getattr(task, "_must_cancel", False)):
             # A task that returns with a cancellation to come ends by it, and its group with it.
             await absorb_cancellation()
+
+    def _passed(self, error: BaseException) -> BaseException | None:
+        """What a task passes on of what has ended its work, and is no ``Exception``."""
+        # Code that awaits somebody else's cancelled task raises its cancellation, alone or in a
+        # group.  Passed on, it would end the whole task group, and with it every other run.
+        passed = uncontained(error)
+        is_exit = passed is not None and exit_in(passed) is not None
+        if passed is not None and not (is_exit and self._is_ending()):
+            self._has_exited = self._has_exited or is_exit
+            return passed
+        # Nor may one more exit break off what asyncio does to end the program in order; out of
+        # a group that is wound up meanwhile it is the one that asyncio has raised.
+        is_known = is_exit and not self._has_exited
+        if not is_known and not is_plain_cancellation(error):
+            log.error("task.ended_from_within", exc_info=error)
+        return None
 
     def refuse_stranded(self, call: str) -> None:
         """Raise ``WrongLoop`` for what would wait for stranded tasks, if there are any."""
@@ -275,7 +311,7 @@ class TaskHost:
 
     def _tell(self, seconds: float) -> None:
         """Log what tasks still do that were cancelled so long ago."""
-        if held_by := held_up_by(self, TaskHost._guarded.__code__):
+        if held_by := held_up_by(self, TaskHost._guarded.__code__, self._light.ids):
             log.warning("leaving.waits", seconds=seconds, held_by=held_by, remedy=REMEDY)
 
 

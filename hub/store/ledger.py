@@ -215,6 +215,8 @@ class Ledger(Generic[R]):
             if row.waiting.pop(seq).__class__ is SessionMessage:
                 row.messages -= 1
             self.writes.taken.append((row, seq))
+        if not row.waiting:
+            row.waiting.clear()  # Of one that is empty the place is kept otherwise.
         for lender, seq in lent:
             take_out(lender, seq)
             self.writes.rows[lender] = None

@@ -60,10 +60,12 @@ def start_in(
 
 
 def start_on(
-    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]
+    loop: asyncio.AbstractEventLoop,
+    coroutine: Coroutine[Any, Any, T],
+    **options: Any,
 ) -> "asyncio.Task[T]":
     """Start a task of ``loop``, in it, that is in no group: who starts it sees to its end."""
-    return _task(_Outermost, (), loop, coroutine)
+    return _task(_Outermost, (), loop, coroutine, **options)
 
 
 def _task(
@@ -83,14 +85,16 @@ class _Outermost:
     is_outermost: Final = True
     """By which a task shows that it is the library's."""
 
-    __slots__ = ("_coroutine", "_within", "close", "send")
+    __slots__ = ("_coroutine", "_within", "send")
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], within: tuple[Any, ...]) -> None:
         self._coroutine = coroutine
         self._within = within
-        # Called at every step of the task: these are the coroutine's own.
+        # Called at every step of the task: it is the coroutine's own.
         self.send = coroutine.send
-        self.close = coroutine.close
+
+    def close(self) -> None:
+        self._coroutine.close()
 
     def throw(self, error: BaseException, *_: object) -> Any:
         if isinstance(error, GeneratorExit):

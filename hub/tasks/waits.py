@@ -10,7 +10,7 @@ would change in which order its seed runs the others.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from types import CodeType, FrameType
@@ -98,12 +98,14 @@ def _tell_on_trio(say: Say) -> Callable[[], object]:
     return scope.cancel
 
 
-def held_up_by(owner: object, code: CodeType) -> tuple[str, ...]:
-    """What the tasks wait for in which that method of ``owner`` is at work, and those that they
-    have started: a text for each, with the function, where it has got to, and the task."""
+def held_up_by(owner: object, code: CodeType, ids: Collection[int] = ()) -> tuple[str, ...]:
+    """What the tasks wait for in which that method of ``owner`` is at work, those of these ``ids``,
+    and those that they have started: a text for each, with the function, where it has got to, and
+    the task."""
     tasks = anyio.get_running_tasks()
     frames = {task.id: [*_frames_of(task.coro)] for task in tasks}
     found = {id_ for id_, each in frames.items() if any(_is(owner, code, frame) for frame in each)}
+    found.update(ids)
     while more := {task.id for task in tasks if task.parent_id in found} - found:
         found |= more
     ours = [task for task in tasks if task.id in found]

@@ -251,7 +251,7 @@ def _with_decoded_input(
     execute = definition.execute
     assert execute is not None
 
-    async def call(input_json: Json, context: Any) -> Any:
-        return await execute(decode(input_json), context)
+    def call(input_json: Json, context: Any) -> Awaitable[Any]:
+        return execute(decode(input_json), context)
 
     return call

@@ -5,7 +5,8 @@ called, its inbox is kept and its end is committed.
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import anyio
 
@@ -30,7 +31,6 @@ from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.tools import alone
 from hubbub.agents.frames.activation import activated_in
 from hubbub.agents.state.prompts import find_prompt
-from hubbub.agents.state.thread import FAILURES
 from hubbub.hub import events as e
 from hubbub.hub.errors import CallerError, Closed
 from hubbub.hub.events import Event, InLane, OutcomeName, SessionMessage
@@ -39,6 +39,7 @@ from hubbub.hub.masking import Masker, class_name_of, words_of
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.run_hub import Closable, refuse_reserved
 from hubbub.hub.store.journal import Commit, Delivery
+from hubbub.hub.tasks.light import Cancellable
 from hubbub.hub.tasks.raised import is_contained, is_of
 from hubbub.hub.values import NULL, Json, encode_value
 from hubbub.runtime.activities.environment import Environment
@@ -50,6 +51,7 @@ from hubbub.runtime.runs.dependencies import RunDependencies
 from hubbub.runtime.runs.durable_steps import DurableSteps
 from hubbub.runtime.runs.earlier import Earlier
 from hubbub.runtime.runs.inbox import InboxReader, RunInbox
+from hubbub.runtime.runs.told_failures import tell_code_failure
 
 if TYPE_CHECKING:
     from anyio import TaskHandle
@@ -57,12 +59,15 @@ if TYPE_CHECKING:
 __all__ = ["CodeRun"]
 
 
+_NOT_GIVEN_AWAY: Final = "only a tool of a model agent gives the conversation away"
+
+
 class CodeRun:
     """One code run while its function runs."""
 
     __slots__ = (
         "_due", "_early", "_handle", "_hosted", "_inbox", "_is_restored", "_keeper", "_kept",
-        "_lingers", "_seen", "_step", "_steps", "definition", "is_over", "lane", "reader",
+        "_lingers", "_seen", "_step", "_steps", "definition", "is_over", "lane",
         "services", "shared", "thread",
     )  # fmt: skip
 
@@ -81,19 +86,17 @@ class CodeRun:
         self.definition, self.lane, self.thread = definition, lane, thread
         shared.prompts.found(lane, thread.prompts)
         self._steps = DurableSteps(self, thread, resumes=definition.on_restart == "resume")
-        self._inbox = RunInbox(self, self._steps.refuse_inside_step)
-        self.reader = self._inbox.reader_now
+        self._inbox = RunInbox(self)
         self._seen = self._step = 0
         self._due = lane.seq + RECORDS
         """How many events its lane has when a snapshot is to be offered."""
-        self._handle: TaskHandle[Any, None] | None = None
+        self._handle: Cancellable | None = None
         self._lingers: anyio.Event | None = None
-        self.is_over = False
         self._early: list[Reply] | None = None if thread.opened is None else []
-        self._is_restored = False
-        """Whether this execution has begun after a restart, and has not got anywhere yet."""
-        self._kept: list[Closable] = []
-        self._hosted: list[TaskHandle[Any, None]] = []
+        self.is_over = self._is_restored = False
+        """``_is_restored``: it has begun after a restart, and has not got anywhere yet."""
+        self._kept: list[Closable] | None = None
+        self._hosted: list[TaskHandle[Any, None]] | None = None
         """The handlers that read the inbox."""
 
     # ── what arrives ─────────────────────────────────────────────────────────────────────────
@@ -141,6 +144,10 @@ class CodeRun:
         """Whether the agent has begun and is not over."""
         return self.thread.opened is not None and not self.is_over
 
+    def reader(self) -> tuple[object | None, bool]:
+        """What reads the messages, and whether it awaits the next one."""
+        return self._inbox.reader_now()
+
     @property
     def depth(self) -> int:
         """How far below its root the run is."""
@@ -183,37 +190,37 @@ class CodeRun:
     def begin(self) -> None:
         """Call the function, in a task of its own."""
         if not self.is_over:
-            self._handle = self.services.hub.tasks.start(self._run(), name=self.lane.run_id)
+            self._handle = self.services.hub.tasks.start_light(self._run, self.lane.run_id)
 
-    async def _run(self) -> None:
-        CURRENT_RUN.set(self.lane.run_id)
-        self._steps.begin()
-        context = RunContext(self, self._steps, self._inbox)
-        try:
-            opened = self.thread.opened
-            assert opened is not None and self.definition.execute is not None
-            execute = self.services.catalog.code_of(self.definition)
-            encoded = encode_value("output", await execute(opened.input_json, context))
-        except BaseException as error:
-            if activated_in(error) is not None:
-                text = "ChildActivated: only a tool of a model agent gives the conversation away"
-                self._raised(CallerError(text))
-            elif is_contained(error):
-                self._raised(alone(error))
+    async def _run(self, scope: AbstractContextManager[Any, Any]) -> None:
+        with scope:
+            CURRENT_RUN.set(self.lane.run_id)
+            self._steps.begin()
+            context = RunContext(self, self._steps, self._inbox)
+            try:
+                opened = self.thread.opened
+                assert opened is not None and self.definition.execute is not None
+                execute = self.services.catalog.code_of(self.definition)
+                encoded = encode_value("output", await execute(opened.input_json, context))
+            except BaseException as error:
+                if activated_in(error) is not None:
+                    self._raised(CallerError(f"ChildActivated: {_NOT_GIVEN_AWAY}"))
+                elif is_contained(error):
+                    self._raised(alone(error))
+                elif (passed := self.services.hub.tasks.contained(error)) is not None:
+                    raise passed from None
             else:
-                raise
-        else:
-            self.services.returns.keep_output(self.lane.run_id, encoded)
-            self._inbox.finish()
-            self._steps.finish()
-            self.end("completed", output=encoded)
-        finally:
-            self._handle = None
-            if self._lingers is not None:
-                self.services.returns.linger(self.lane.run_id, None)
-                self._lingers.set()
-                self._cancel()
-            self.services.phase.progressed()
+                self.services.returns.keep_output(self.lane.run_id, encoded)
+                self._steps.finish()
+                self._handle = None  # There is nothing to cancel.
+                self.end("completed", output=encoded, taken=self._inbox.finish())
+            finally:
+                self._handle = None
+                if self._lingers is not None:
+                    self.services.returns.linger(self.lane.run_id, None)
+                    self._lingers.set()
+                    self._cancel()
+                self.services.phase.progressed()
 
     def _raised(self, error: BaseException) -> None:
         if is_of(error, Closed) and self.services.phase.is_leaving:
@@ -256,16 +263,7 @@ class CodeRun:
             events = (e.SessionTaken(items=taken), *events)
         mail = child_terminations(self.thread, outcome, self.lane.run_id)
         self._append(events, taken=taken, ends=True, mail=mail)
-        self._tell_failure(**shown)
-
-    def _tell_failure(self, **shown: BaseException) -> None:
-        """A run that has failed says so, once, where anybody may see it."""
-        ending = self.thread.ending
-        if ending is not None and ending.outcome in FAILURES:
-            log.error(
-                "run.failed", run_id=self.lane.run_id, agent=self.lane.agent,
-                outcome=ending.outcome, reason=ending.reason, **shown,
-            )  # fmt: skip
+        tell_code_failure(self.lane, self.thread, **shown)
 
     def open_prompt(self, event: e.SessionPrompt) -> None:
         if self.is_live:
@@ -360,14 +358,14 @@ class CodeRun:
             self._append((e.AgentPark(),))
 
     def _cancel(self) -> None:
-        for handle in (self._handle, *self._hosted):
+        for handle in (self._handle, *(self._hosted or ())):
             if handle is not None:
                 handle.cancel()
 
     def _end_subscriptions(self) -> None:
-        for subscription in self._kept:
+        kept, self._kept = self._kept, None
+        for subscription in kept or ():
             subscription.close()
-        self._kept.clear()
         self._inbox.notify()
 
     # ── what the agent may do (RunScope) ─────────────────────────────────────────────────────
@@ -387,7 +385,7 @@ class CodeRun:
         self._fold(events)
         self.is_over = ends = self.thread.phase == "ended"
         if ends:
-            self._tell_failure()
+            tell_code_failure(self.lane, self.thread)
 
         def after(commit: Commit) -> None:
             if done is not None:
@@ -425,7 +423,8 @@ class CodeRun:
         return self._inbox.read(for_handler=for_handler)
 
     def host(self, work: Coroutine[Any, Any, None], name: str = "") -> None:
-        self._hosted.append(self.services.hub.tasks.start(work, name=name))
+        handle = self.services.hub.tasks.start(work, name=name)
+        self._hosted = [*(self._hosted or ()), handle]
 
     def consume(self, item: SessionMessage) -> None:
         """Record that the agent has consumed a message."""
@@ -440,6 +439,8 @@ class CodeRun:
         return self._step
 
     def keep(self, subscription: Closable) -> None:
+        if self._kept is None:
+            self._kept = []
         self._kept.append(subscription)
 
     # ── waiting ──────────────────────────────────────────────────────────────────────────────

@@ -50,14 +50,21 @@ class RunContext:
     which with a ``key`` is delivered once all the same.
     """
 
-    __slots__ = ("_environment", "_inbox", "_run", "_steps", "hub")
+    __slots__ = ("_environment", "_hub", "_inbox", "_run", "_steps")
 
     def __init__(self, run: CodeScope, steps: DurableSteps, inbox: RunInbox) -> None:
         self._run = run
         self._steps = steps
         self._inbox = inbox
-        self.hub = RunHub(run.services.hub, run)
+        self._hub: RunHub | None = None
         self._environment: Environment | None = None
+
+    @property
+    def hub(self) -> RunHub:
+        """The hub as this run sees it."""
+        if self._hub is None:
+            self._hub = RunHub(self._run.services.hub, self._run)
+        return self._hub
 
     @property
     def run_id(self) -> str:

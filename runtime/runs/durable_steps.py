@@ -8,7 +8,6 @@ done.
 
 import inspect
 from collections.abc import Callable
-from contextvars import ContextVar
 from typing import Any, Final
 
 import anyio
@@ -18,7 +17,7 @@ from hubbub.agents.code.lifecycle import CodeThread
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.state.area import key_problem
 from hubbub.agents.state.call_order import CallOrder, RecordedCall, identity_of, keyed
-from hubbub.hub.errors import BadValue, ChildChanged, Closed, HubbubError, InsideStep, RunEnded
+from hubbub.hub.errors import BadValue, ChildChanged, Closed, HubbubError, RunEnded
 from hubbub.hub.events import AgentRecord
 from hubbub.hub.logs import log
 from hubbub.hub.message import opening_message
@@ -30,13 +29,10 @@ from hubbub.runtime.activities.recorder import IN_ITS_LOOP
 from hubbub.runtime.kernel.handle import Run
 from hubbub.runtime.runs.code_scope import CodeScope
 from hubbub.runtime.runs.earlier import Earlier
-from hubbub.runtime.runs.sole_task import SoleTask
-from hubbub.runtime.runs.step_tasks import StepTasks
+from hubbub.runtime.runs.inside_step import AT_WORK, refuse_inside_step
+from hubbub.runtime.runs.step_tasks import SoleTask, StepTasks, current_task_id
 
 __all__ = ["DurableSteps"]
-
-_AT_WORK: Final[ContextVar[tuple[str, str, int]]] = ContextVar("hubbub_step", default=("", "", 0))
-"""The run, and the name and number of the step that this code is part of."""
 
 _AT_ONCE: Final = (
     "a task that runs at the same time makes steps of this name, too, and which comes first may "
@@ -47,10 +43,7 @@ _AT_ONCE: Final = (
 class DurableSteps:
     """Counts what the function does, and finds what earlier executions have left of it."""
 
-    __slots__ = (
-        "_children", "_questions", "_resumes", "_run", "_spawned", "_step_tasks", "_steps",
-        "_task", "earlier",
-    )  # fmt: skip
+    __slots__ = ("_function", "_made", "_resumes", "_run", "_spawned", "earlier")
 
     def __init__(self, run: CodeScope, thread: CodeThread, *, resumes: bool) -> None:
         self._run = run
@@ -58,25 +51,28 @@ class DurableSteps:
         """Whether the function is executed again after a crash."""
         self.earlier: Earlier | None = None
         """What earlier executions have left on record."""
-        self._spawned = {child.number: child for child in thread.spawned}
-        self._task = SoleTask()
-        self._steps: dict[str, int] = {}
-        self._step_tasks = StepTasks()
-        self._children = CallOrder(
-            RecordedCall(number, child.identity, child.in_order)
-            for number, child in self._spawned.items()
-        )
-        self._questions: dict[str, RecordedQuestions] = {}
+        self._spawned = thread.spawned
+        self._function = 0
+        """The task that the function is called in."""
+        self._made: _Made | None = None
 
     def begin(self) -> None:
         """The function is called, by this task."""
-        self._task.begin()
-        self._step_tasks.begin()
+        self._function = current_task_id()
+
+    def _so_far(self) -> "_Made":
+        """What the function has done.  An agent that only reads its messages has none of it."""
+        if self._made is None:
+            self._made = _Made(self._function, self._spawned)
+        return self._made
 
     def finish(self) -> None:
         """The function has returned: say which of its children it has not asked for again."""
-        if left := self._children.left:
-            found = [self._spawned[number].run_id for number in left]
+        if not self._spawned:
+            return
+        made = self._so_far()
+        if left := made.children.left:
+            found = [made.recorded[number].run_id for number in left]
             log.warning(
                 "children.not_found", run_id=self._run.lane.run_id, children=found,
                 remedy="started by an earlier execution and not by this one: give ctx.spawn key=",
@@ -85,12 +81,6 @@ class DurableSteps:
     def check_here(self, call: str) -> None:
         """Raise ``WrongThread`` or ``WrongLoop`` for a ``call`` from elsewhere."""
         self._run.services.hub.pipeline.home.check(call, IN_ITS_LOOP)
-
-    def refuse_inside_step(self, call: str) -> None:
-        """Raise ``InsideStep`` in code that is part of a step of this run."""
-        run_id, step, _ = _AT_WORK.get()
-        if run_id == self._run.lane.run_id:
-            raise InsideStep(call, step)
 
     def spawn(
         self,
@@ -103,11 +93,12 @@ class DurableSteps:
         """Start the code's next child, or find it on record."""
         run = self._run
         self.check_here("ctx.spawn")
-        self.refuse_inside_step("ctx.spawn")
+        refuse_inside_step(run.lane.run_id, "ctx.spawn")
         asked = agent.name if isinstance(agent, AgentDefinition) else agent
         identity = _child_identity(asked, name, input) if key is None else keyed(key)
-        in_order = self._task.is_alone()
-        place = self._children.place(identity, in_order=in_order)
+        made = self._so_far()
+        in_order = made.task.is_alone()
+        place = made.children.place(identity, in_order=in_order)
         if place.is_new:
             try:
                 found = run.shared.others.spawn(
@@ -115,12 +106,12 @@ class DurableSteps:
                     identity=identity, in_order=in_order,
                 )  # fmt: skip
             except HubbubError:
-                self._children.give_up(identity)
+                made.children.give_up(identity)
                 raise
         else:
-            found = self._found(self._spawned[place.number], asked, place.is_other)
+            found = self._found(made.recorded[place.number], asked, place.is_other)
         # What is awaited elsewhere comes to the code in any order.
-        found.on_read = self._task.is_alone
+        found.on_read = made.task.is_alone
         return found
 
     def _found(self, child: Spawned, asked: str, is_other: bool) -> Run:
@@ -134,14 +125,15 @@ class DurableSteps:
         """Run the next step of that name, or find its value on record."""
         self.check_here("ctx.step")
         self._check_live()
-        self.refuse_inside_step(f"ctx.step({name!r})")
+        refuse_inside_step(self._run.lane.run_id, f"ctx.step({name!r})")
         if problem := key_problem(name):
             raise BadValue("name of a step", problem)
-        self._task.notice()
-        if self._resumes and not self._step_tasks.may_make(name):
+        made = self._so_far()
+        made.task.notice()
+        if self._resumes and not made.step_tasks.may_make(name):
             raise BadValue(f"step {name!r}", _AT_ONCE)
-        number = self._steps[name] = self._steps.get(name, 0) + 1
-        self._step_tasks.under_way(name)
+        number = made.steps[name] = made.steps.get(name, 0) + 1
+        made.step_tasks.under_way(name)
         try:
             value = None if self.earlier is None else await self.earlier.find_step(name, number)
             if value is not None:
@@ -150,7 +142,7 @@ class DurableSteps:
             result = step_value(name, value, type_)  # Before it is on record, where it would stay.
             await self._record(AgentRecord(name=name, index=number, value_json=value))
         finally:
-            self._step_tasks.ended(name)
+            made.step_tasks.ended(name)
         return result
 
     async def ask(self, question: Question, hub: RunHub) -> Any:
@@ -160,23 +152,24 @@ class DurableSteps:
         """
         self.check_here("ctx.ask")
         self._check_live()
-        run_id, step, number = _AT_WORK.get()
+        run_id, step, number = AT_WORK.get()
         place = f"{step}_{number}_" if run_id == self._run.lane.run_id else ""
-        self._task.notice()
-        questions = self._questions.get(place)
+        made = self._so_far()
+        made.task.notice()
+        questions = made.questions.get(place)
         if questions is None:
             prompt_ids = f"{self._run.lane.run_id}.ask_{place}"
-            questions = self._questions[place] = RecordedQuestions(self._run, hub, prompt_ids)
+            questions = made.questions[place] = RecordedQuestions(self._run, hub, prompt_ids)
         return await questions.ask(question)
 
     async def _perform(self, name: str, number: int, function: Callable[[], Any]) -> Json:
-        token = _AT_WORK.set((self._run.lane.run_id, name, number))
+        token = AT_WORK.set((self._run.lane.run_id, name, number))
         try:
             result = function()
             if inspect.isawaitable(result):
                 result = await result
         finally:
-            _AT_WORK.reset(token)
+            AT_WORK.reset(token)
         return encode_value(f"result of step {name!r}", result)
 
     async def _record(self, event: AgentRecord) -> None:
@@ -191,6 +184,23 @@ class DurableSteps:
             raise Closed("the runtime", "the run goes on when a runtime is opened on its store")
         if not run.is_live:
             raise RunEnded(run.lane.run_id, "ended")
+
+
+class _Made:
+    """What an execution has done so far, and which children it may find."""
+
+    __slots__ = ("children", "questions", "recorded", "step_tasks", "steps", "task")
+
+    def __init__(self, function: int, spawned: tuple[Spawned, ...]) -> None:
+        self.recorded = {child.number: child for child in spawned}
+        self.children = CallOrder(
+            RecordedCall(number, child.identity, child.in_order)
+            for number, child in self.recorded.items()
+        )
+        self.task = SoleTask(function)
+        self.steps: dict[str, int] = {}
+        self.step_tasks = StepTasks(function)
+        self.questions: dict[str, RecordedQuestions] = {}
 
 
 def _child_identity(agent: str, name: str | None, input: Any) -> str:

@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -13,12 +12,13 @@ from msgspec.structs import replace
 from hubbub.agents.state.area import place_files_again
 from hubbub.hub.errors import InboxInUse
 from hubbub.hub.events import AgentFile, SessionMessage
-from hubbub.hub.tasks.waiter import wake
+from hubbub.hub.tasks.waiter import Waiter, wake
 from hubbub.hub.values import check_seconds
 from hubbub.runtime.activities.recorder import IN_ITS_LOOP
 from hubbub.runtime.kernel.current_run import CURRENT_READER
 from hubbub.runtime.runs.code_scope import CodeScope
 from hubbub.runtime.runs.earlier import Earlier
+from hubbub.runtime.runs.inside_step import refuse_inside_step
 
 __all__ = ["InboxReader", "MessageStream", "RunInbox"]
 
@@ -26,12 +26,10 @@ __all__ = ["InboxReader", "MessageStream", "RunInbox"]
 class RunInbox:
     """What a code run has been sent and has not read yet."""
 
-    __slots__ = ("earlier", "messages", "reader", "refuse_inside_step", "run")
+    __slots__ = ("earlier", "messages", "reader", "run")
 
-    def __init__(self, run: CodeScope, refuse_inside_step: Callable[[str], None]) -> None:
+    def __init__(self, run: CodeScope) -> None:
         self.run = run
-        self.refuse_inside_step = refuse_inside_step
-        """Raises ``InsideStep`` in code that is part of a step."""
         self.messages: deque[SessionMessage] | tuple[()] = ()
         """No deque while nothing waits: of an idle agent it would be a tenth of its memory."""
         self.reader: InboxReader | None = None
@@ -93,13 +91,17 @@ class RunInbox:
 
     def notify(self) -> None:
         """There is a message to read, or will never be one again."""
-        if self.reader is not None:
-            self.reader.on_message()
+        reader = self.reader
+        if reader is None:
+            return
+        if reader.waiter is not None:
+            wake(reader.waiter)
+        else:
+            reader.on_message()
 
-    def finish(self) -> None:
-        """The run has completed: the message its reader has is consumed."""
-        if self.reader is not None:
-            self.reader.finish()
+    def finish(self) -> tuple[SessionMessage, ...]:
+        """The run has completed: the message that its reader has, which is consumed by that."""
+        return () if self.reader is None else self.reader.finish()
 
     def open_reader(self, reader: "InboxReader") -> None:
         """Make ``reader`` the one reader; an idle one before it is superseded."""
@@ -111,7 +113,7 @@ class RunInbox:
 
     def read(self, *, for_handler: bool) -> "InboxReader":
         """The reader of a subscription; raises ``InboxInUse`` and ``InsideStep``."""
-        self.refuse_inside_step('subscribe("session:message", ...)')
+        refuse_inside_step(self.run.lane.run_id, 'subscribe("session:message", ...)')
         reader = InboxReader(self, is_handlers=for_handler)
         self.open_reader(reader)
         reader.is_exclusive = True
@@ -142,8 +144,10 @@ class InboxReader:
     consumed before (``redelivered``).
     """
 
-    __slots__ = ("_current", "_inbox", "_is_handlers", "_run", "is_exclusive", "is_waiting",
-                 "on_message", "token")  # fmt: skip
+    __slots__ = (
+        "_current", "_for_others", "_inbox", "_is_handlers", "_others", "_run", "is_exclusive",
+        "is_waiting", "on_message", "token", "waiter",
+    )  # fmt: skip
 
     def __init__(self, inbox: RunInbox, *, is_handlers: bool = False) -> None:
         self._inbox = inbox
@@ -152,9 +156,13 @@ class InboxReader:
         self.token = object()
         """It, for code that handles its messages and may outlive it."""
         self._current: SessionMessage | None = None
-        self.is_waiting = False
+        self._for_others = self.is_waiting = False
+        self._others: AbstractContextManager[None] | None = None
+        """What says that it waits for other runs, inside of a wait."""
         self.is_exclusive = False
         """Whether another reader is refused even while this one is at work."""
+        self.waiter: Waiter | None = None
+        """What it awaited last, where it is no stream of the hub's."""
         self.on_message: Callable[[], object] = _nothing
         """Called when there is a message to read, or will never be one again."""
 
@@ -174,18 +182,13 @@ class InboxReader:
         run = self._run
         return run.is_over or (run.thread.closing and not self._inbox.has_messages)
 
-    @property
-    def is_behind(self) -> bool:
-        """Whether the next message is on record, and is being read."""
-        return self._inbox.is_behind
-
     def begin(self) -> None:
         """The next message is asked for; raises ``InboxInUse`` where another one reads, and
         ``WrongThread`` or ``WrongLoop``."""
         self._run.services.hub.pipeline.home.check("reading the inbox", IN_ITS_LOOP)
         if self.is_waiting or self._inbox.reader is not self:
             raise InboxInUse(self.run_id)
-        self._inbox.refuse_inside_step("reading the inbox")
+        refuse_inside_step(self._run.lane.run_id, "reading the inbox")
         self.consume()
 
     def next_nowait(self) -> SessionMessage | None:
@@ -220,48 +223,30 @@ class InboxReader:
         if item is not None:
             self._run.consume(item)
 
-    def finish(self) -> None:
-        """The run has completed: the current message is consumed, unless a handler has it."""
-        if not self._is_handlers:
-            self.consume()
+    def finish(self) -> tuple[SessionMessage, ...]:
+        """The run has completed: the current message, unless a handler has it."""
+        item, self._current = self._current, None
+        return () if item is None or self._is_handlers else (item,)
 
     def waiting(self, *, for_others: bool = False) -> AbstractContextManager[None]:
         """Inside, the code waits for the next message; ``for_others``: or for other runs."""
-        return _Waiting(self, for_others)
-
-    def release(self) -> None:
-        """Let another one read.  A handler's current message is consumed when it returns."""
-        self.is_exclusive = False
-        self.on_message = _nothing
-        if self._is_handlers and self._inbox.reader is self:
-            self._inbox.reader = None
-
-
-class _Waiting:
-    """A wait of a reader: a plain object, which an idle agent keeps, smaller than a generator."""
-
-    __slots__ = ("_for_others", "_others", "_reader")
-
-    def __init__(self, reader: InboxReader, for_others: bool) -> None:
-        self._reader = reader
         self._for_others = for_others
-        self._others: AbstractContextManager[None] | None = None
+        return self
 
     def __enter__(self) -> None:
-        reader = self._reader
-        run = reader.run
-        if reader.is_behind:  # It waits for nobody: what it waits for is being read.
-            reader.is_waiting = True
+        run = self._run
+        if self._inbox.is_behind:  # It waits for nobody: what it waits for is being read.
+            self.is_waiting = True
             return
         run.will_wait()
-        reader.is_waiting = True
+        self.is_waiting = True
         # Maybe for what its children say, which then must not wait for its place.
         if self._for_others or run.thread.children:
             others = run.shared.keeper.waiting()
             try:
                 others.__enter__()
             except BaseException:
-                reader.is_waiting = False
+                self.is_waiting = False
                 raise
             self._others = others
 
@@ -271,11 +256,19 @@ class _Waiting:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        others, self._others = self._others, None
         try:
-            if self._others is not None:
-                self._others.__exit__(kind, error, trace)
+            if others is not None:
+                others.__exit__(kind, error, trace)
         finally:
-            self._reader.is_waiting = False
+            self.is_waiting = False
+
+    def release(self) -> None:
+        """Let another one read.  A handler's current message is consumed when it returns."""
+        self.is_exclusive = False
+        self.on_message = _nothing
+        if self._is_handlers and self._inbox.reader is self:
+            self._inbox.reader = None
 
 
 class MessageStream(InboxReader):
@@ -299,10 +292,19 @@ class MessageStream(InboxReader):
             await self._read_on()
         if not self._inbox.has_messages:
             if self._idle_timeout is None:
-                await self._wait()
+                # Here, and not in a function of its own: that would be one more frame of each
+                # agent that waits.
+                while not (self._inbox.messages or self.is_over):
+                    self.waiter = self._run.services.hub.pipeline.home.make_waiter()
+                    self.__enter__()
+                    try:
+                        await self.waiter
+                    finally:
+                        self.__exit__(None, None, None)
             else:
                 with anyio.move_on_after(self._idle_timeout):
-                    await self._wait()
+                    while not (self._inbox.messages or self.is_over):
+                        await self._until_woken()
         message = self.next_nowait()
         if message is None:
             raise StopAsyncIteration
@@ -315,12 +317,10 @@ class MessageStream(InboxReader):
         finally:
             self.is_waiting = False
 
-    async def _wait(self) -> None:
-        while not (self._inbox.messages or self.is_over):
-            arrived = self._run.services.hub.pipeline.home.make_waiter()
-            self.on_message = partial(wake, arrived)
-            with self.waiting():
-                await arrived
+    async def _until_woken(self) -> None:
+        self.waiter = self._run.services.hub.pipeline.home.make_waiter()
+        with self.waiting():
+            await self.waiter
 
 
 def _nothing() -> None:

@@ -1,27 +1,49 @@
-"""``StepTasks``: which task makes the steps of a name.
+"""The tasks that code makes its calls in: ``SoleTask`` and ``StepTasks``.
 
-Steps of one name are told apart by their order, which one task has, and tasks that follow each
-other.  Tasks that run at once have none.
+What one task does comes in the same order whenever the code is executed, and so do tasks that
+follow each other; what tasks do that run at once has no order.
 """
 
 from anyio import TaskInfo, get_current_task, get_running_tasks
 
-__all__ = ["StepTasks"]
+__all__ = ["SoleTask", "StepTasks", "current_task_id"]
+
+
+class SoleTask:
+    """The task ``id_`` that code begins in, until another one is noticed.
+
+    What one task does comes in the same order whenever the code is executed; what several do at
+    once does not.
+    """
+
+    __slots__ = ("_id",)
+
+    def __init__(self, id_: int) -> None:
+        self._id = id_
+
+    def notice(self) -> None:
+        """The code does something, in the task at work."""
+        if self._id and self._id != current_task_id():
+            self._id = 0
+
+    def is_alone(self) -> bool:
+        """Whether no other task has been noticed so far, the one at work included."""
+        self.notice()
+        return self._id != 0
 
 
 class StepTasks:
-    """For each name, the task that has made the last step of it."""
+    """For each name, the task that has made the last step of it.
+
+    ``function``: the id of the task that the code's function is called in.
+    """
 
     __slots__ = ("_function", "_last", "_under_way")
 
-    def __init__(self) -> None:
-        self._function: TaskInfo | None = None
+    def __init__(self, function: int) -> None:
+        self._function = function
         self._last: dict[str, TaskInfo] = {}
         self._under_way: set[str] = set()
-
-    def begin(self) -> None:
-        """The code's function is called, in this task."""
-        self._function = get_current_task()
 
     def may_make(self, name: str) -> bool:
         """Whether a step of this name comes in the same order each time, for all that is known.
@@ -41,8 +63,7 @@ class StepTasks:
         """Whether ``last`` runs at the same time as ``now``, as far as that can be told."""
         if last.coro is now.coro or getattr(last.coro, "cr_frame", None) is None:  # It is over.
             return False
-        is_functions = self._function is not None and last.coro is self._function.coro
-        return not is_functions and last.id not in _ancestors(now)
+        return last.id != self._function and last.id not in _ancestors(now)
 
     def under_way(self, name: str) -> None:
         """A step of this name begins."""
@@ -61,3 +82,11 @@ def _ancestors(task: TaskInfo) -> set[int]:
         found.add(parent)
         parent = parents.get(parent)
     return found
+
+
+def current_task_id() -> int:
+    """The id of the task at work; 0 for none."""
+    try:
+        return get_current_task().id
+    except RuntimeError:  # A callback of the event loop's is no task.
+        return 0
