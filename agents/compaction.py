@@ -23,7 +23,8 @@ class Compaction(Struct, metaclass=told_fields, frozen=True, kw_only=True):
     * ``instructions``: what the summary has to hold besides, for the model that writes it, which
       is the conversation's own.
 
-    Nothing is lost: the messages stay in the journal.  Raises ``DefinitionError``.
+    Nothing is lost: the messages stay in the journal, unless a retention lets old turns go.  Raises
+    ``DefinitionError``.
     """
 
     at: float = 0.8

@@ -54,7 +54,7 @@ from hubbub.runtime.kernel.phase import Phase
 from hubbub.runtime.kernel.services import NoToolServers, Services, definition_of
 from hubbub.runtime.kernel.timers import Timers
 from hubbub.runtime.mcp.servers import McpServers, McpStatus
-from hubbub.runtime.removal.chosen import retention_passes
+from hubbub.runtime.removal.chosen import kept_turns, retention_passes
 from hubbub.runtime.run_access import RunAccess, check_env
 from hubbub.runtime.runs.dependencies import RunDependencies
 from hubbub.runtime.runs.lasting_prompts import LastingPrompts
@@ -112,8 +112,9 @@ class Runtime(RunAccess):
     * ``replace_agents``: that other workers on the store may have other definitions of its agents,
       as while a new version takes the place of the old one.  Without it, entering this raises
       ``OtherDefinition`` where one at work has.  A run goes on by those of whoever drives it.
-    * ``retention``: what is kept of trees of runs that have ended, and when a silent one is ended
-      (see ``Retention``, docs/retention.md); by default everything is kept.
+    * ``retention``: what is kept of trees of runs that have ended, and of the turns of those that
+      live, and when a silent one is ended (see ``Retention``, docs/retention.md); by default
+      everything is kept.
     * ``prices``: what models cost, by the names that prompts give them; what has no price costs
       nobody knows how much (``None``).
 
@@ -184,7 +185,7 @@ class Runtime(RunAccess):
         services = self.services = Services(
             hub, self.definitions, catalog, self.env, budgets, accounts, Timers(hub.ports.clock),
             Phase(hub.tasks.home), self._servers or NoToolServers(self.definitions),
-            prices=price_list, max_crashes=max_crashes,
+            prices=price_list, max_crashes=max_crashes, keep_turns=kept_turns(retention),
         )  # fmt: skip
         families = Families(hub, budgets, accounts, live)
         self.outcomes = Outcomes(hub, self.definitions, services.phase, live, families, accounts)

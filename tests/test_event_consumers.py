@@ -59,6 +59,7 @@ CONSUMERS: Final = {
         AgentInterrupted AgentFailed AgentComplete SessionStart SessionTurn SessionEnd SessionPrompt
         SessionPromptEnd SessionPush SessionPop SessionDropped
         SessionCompaction
+        AgentBase
         """,
     ),
     "agents/code/lifecycle.py": Consumer(
@@ -70,6 +71,7 @@ CONSUMERS: Final = {
         SessionResult SessionVariables SessionAbort SessionCancel SessionTerminate
         SessionPush SessionPop SessionDropped
         SessionCompact SessionCompaction
+        AgentBase
         """,
     ),
     "agents/folders/conversation.py": Consumer(
@@ -81,6 +83,7 @@ CONSUMERS: Final = {
         AgentRestore AgentClaim AgentInterrupted AgentFailed SessionStart SessionTurn SessionEnd
         SessionPrompt SessionPromptEnd SessionDropped
         SessionCompaction
+        AgentBase
         """,
     ),
     "agents/folders/history.py": Consumer(
@@ -117,6 +120,7 @@ CONSUMERS: Final = {
         AgentRestore AgentClaim AgentInterrupted AgentFailed AgentComplete SessionStart SessionTurn
         SessionPrompt SessionPromptEnd SessionPush SessionPop SessionDropped
         SessionCompaction
+        AgentBase
         """,
     ),
     "agents/turn/intake.py": Consumer(
@@ -134,6 +138,7 @@ CONSUMERS: Final = {
         AgentChild AgentRead AgentImmediate AgentFile AgentKey AgentRecord AgentPark AgentRestore
         AgentClaim AgentInterrupted AgentFailed SessionTurn SessionTaken SessionDropped
         SessionCompaction
+        AgentBase
         """,
     ),
     "channels/console/transcript.py": Consumer(
@@ -143,6 +148,7 @@ CONSUMERS: Final = {
         AgentStart AgentThinking AgentStep AgentMessage AgentRead AgentImmediate AgentFile AgentKey
         AgentRecord AgentPark AgentClaim AgentInterrupted AgentFailed SessionTurn SessionPromptEnd
         SessionTaken SessionDropped ChannelStart ChannelComplete ChannelError HubErrorEvent HubGap
+        AgentBase
         """,
     ),
     "channels/http/openai/answers/turn.py": Consumer(
@@ -154,6 +160,7 @@ CONSUMERS: Final = {
         AgentPark AgentRestore AgentClaim AgentInterrupted AgentFailed SessionTurn SessionPrompt
         SessionPromptEnd
         SessionCompaction
+        AgentBase
         """,
     ),
     "channels/http/openai/answers/answer.py": Consumer(
@@ -166,6 +173,7 @@ CONSUMERS: Final = {
         SessionPromptEnd SessionPush SessionPop SessionTaken SessionDropped ChannelStart
         ChannelComplete ChannelError HubErrorEvent HubDeadLetter HubGap
         SessionCompaction
+        AgentBase
         """,
     ),
     "runtime/inspection/event_words.py": Consumer(
@@ -201,6 +209,7 @@ CONSUMERS: Final = {
         SessionStart SessionTurn SessionEnd SessionPrompt SessionPromptEnd SessionPush SessionPop
         SessionTaken SessionDropped
         SessionCompaction
+        AgentBase
         """,
     ),
     "runtime/simulation/invariants/calls.py": Consumer(
@@ -212,6 +221,7 @@ CONSUMERS: Final = {
         AgentClaim AgentInterrupted AgentFailed SessionTurn SessionPrompt SessionPromptEnd
         SessionTaken SessionDropped
         SessionCompaction
+        AgentBase
         """,
     ),
     "runtime/simulation/invariants/failures.py": Consumer(
@@ -223,6 +233,7 @@ CONSUMERS: Final = {
         AgentRestore AgentClaim AgentInterrupted AgentComplete SessionTurn SessionEnd SessionPrompt
         SessionPush SessionTaken SessionDropped
         SessionCompaction
+        AgentBase
         """,
     ),
     "runtime/simulation/invariants/messages.py": Consumer(
@@ -237,6 +248,7 @@ CONSUMERS: Final = {
         SessionPush SessionPop
         SessionCompact SessionCompaction
         SessionLimits
+        AgentBase
         """,
     ),
     "runtime/simulation/playback/actions.py": Consumer(
@@ -247,6 +259,7 @@ CONSUMERS: Final = {
         AgentRecord AgentRestore AgentClaim AgentInterrupted AgentFailed SessionPromptEnd
         SessionTaken SessionDropped
         SessionCompaction
+        AgentBase
         """,
     ),
     "runtime/simulation/playback/play.py": Consumer(
@@ -258,6 +271,7 @@ CONSUMERS: Final = {
         AgentInterrupted AgentFailed AgentComplete SessionStart SessionTurn SessionEnd SessionResult
         SessionTimer SessionCancel SessionPromptEnd SessionPush SessionPop SessionTaken
         SessionDropped SessionCompaction
+        AgentBase
         """,
     ),
     "runtime/simulation/playback/recording.py": Consumer(
@@ -272,6 +286,7 @@ CONSUMERS: Final = {
         SessionPop
         SessionCompact SessionCompaction
         SessionLimits
+        AgentBase
         """,
     ),
     "runtime/simulation/playback/replies.py": Consumer(
@@ -281,6 +296,7 @@ CONSUMERS: Final = {
         AgentStart AgentStatus AgentMessage AgentImmediate AgentRecord AgentHandoff AgentRestore
         AgentClaim AgentFailed SessionStart SessionTurn SessionPromptEnd SessionPop SessionTaken
         SessionDropped
+        AgentBase
         """,
     ),
     "runtime/simulation/playback/stand_ins.py": Consumer(
@@ -290,6 +306,7 @@ CONSUMERS: Final = {
         AgentThinking AgentRead AgentImmediate AgentRecord AgentPark AgentRestore
         AgentClaim AgentInterrupted AgentFailed SessionStart SessionPop SessionTaken SessionDropped
         SessionCompaction
+        AgentBase
         """,
     ),
     "runtime/simulation/story/budgets.py": Consumer(
@@ -300,6 +317,7 @@ CONSUMERS: Final = {
         AgentRead AgentImmediate AgentFile AgentKey AgentRecord AgentPark AgentRestore AgentClaim
         AgentInterrupted AgentFailed SessionEnd SessionPrompt SessionPromptEnd SessionPop
         SessionCompaction
+        AgentBase
         """,
     ),
 }
@@ -307,7 +325,7 @@ CONSUMERS: Final = {
 
 NARROW: Final = {
     "runtime/finding/conversations.py": "looks for the first words, and for open prompts",
-    "agents/state/asked_turn.py": "follows the sessions of a tree, and who has the conversation",
+    "agents/asked_turn.py": "follows the sessions of a tree, and who has the conversation",
     "agents/turn/crash_limit.py": "counts restores, and asks of what was taken whether it waited",
     "agents/turn/prompt_endings.py": "asks whether a commit ends a prompt",
     "channels/console/console.py": "looks for the end of its own turn and for dead letters",
@@ -324,6 +342,7 @@ NARROW: Final = {
     "runtime/stores/exchange/lanes.py": "checks every type of the catalogue; some more closely",
     "runtime/stores/folders/repaired.py": "asks what a run took and which relatives it lacks",
     "runtime/timelines/cut.py": "asks what was sent, what closes a run, and what belongs together",
+    "runtime/timelines/fork.py": "changes what names its root, and ends what is over with the cut",
     "runtime/spending/accounts.py": "counts calls and time at work, and looks for limits",
     "runtime/runs/model_run.py": "lets a tool emit what is not the runtime's own to write",
     "runtime/supervision/ready.py": "asks of an item whether it ends what its run is at",

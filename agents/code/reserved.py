@@ -11,5 +11,5 @@ RESERVED: Final[frozenset[type[Event]]] = frozenset(
     event for event in e.CATALOGUE if event.home == "own" and event.type.startswith("session:")
 ) - {e.SessionPrompt, e.SessionPromptEnd} | {
     e.AgentPark, e.AgentRestore, e.AgentClaim, e.AgentChild, e.AgentFile, e.AgentKey,
-    e.AgentImmediate, e.AgentRead, e.AgentRecord,
+    e.AgentImmediate, e.AgentRead, e.AgentRecord, e.AgentBase,
 }  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Literal
 from hubbub.agents.code.lifecycle import CodeThread, fold_code
 from hubbub.agents.state.fold import fold
 from hubbub.agents.state.thread import EMPTY, Thread
-from hubbub.hub.events import Event, SessionStart
+from hubbub.hub.events import AgentBase, Event, SessionStart
 
 __all__ = ["RunStates", "state_after"]
 
@@ -28,9 +28,9 @@ class RunStates:
         self.thread = fold(self.thread, event)
         self.code = fold_code(self.code, event)
         self.seq, self.at = event.seq, event.at
-        if not self.kind and isinstance(event, SessionStart):
-            # A model's session begins with one of its sides; a function has none.
-            self.kind = "model" if event.side else "code"
+        if not self.kind and isinstance(event, SessionStart | AgentBase):
+            # A model's session begins with one of its sides; a function has none, and no base.
+            self.kind = "model" if isinstance(event, AgentBase) or event.side else "code"
 
 
 def state_after(events: Iterable[Event]) -> Thread | CodeThread:

@@ -105,6 +105,9 @@ def _own(record: Record, event: Event, lines: list[Line]) -> Record:
             changes["idle"] = tuple(x for x in record.idle if x != event.to)
         case e.AgentComplete():
             changes |= {"thread": fold(thread, event), "drafts": {}, "pending": ()}
+        case e.AgentBase() if event.seq > record.seq + 1:  # What was before it has gone.
+            thread = fold(thread, event)
+            changes |= {"thread": thread, "pending": (), "in_seq": event.inbox}
         case e.SessionEnd() | e.AgentRestore():
             changes |= {"thread": fold(thread, event), "drafts": {}}
         case _:

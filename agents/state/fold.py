@@ -19,6 +19,7 @@ from hubbub.agents.state.area import (
     with_files,
     with_key,
 )
+from hubbub.agents.state.bases import marked, thread_of
 from hubbub.agents.state.commands import is_not_for_model
 from hubbub.agents.state.compactions import NO_COMPACTIONS
 from hubbub.agents.state.family import (
@@ -137,6 +138,11 @@ def _interrupted(thread: Thread, event: e.AgentInterrupted) -> Thread:
 
 def _park(thread: Thread, event: e.AgentPark) -> Thread:
     return replace(thread, parked=thread.parked or not event.waits, restarts=0)
+
+
+def _base(thread: Thread, event: e.AgentBase) -> Thread:
+    # With the records before it, it says what they come to: nothing new.
+    return marked(thread, event) if thread.session else thread_of(event)
 
 
 def _restore(thread: Thread, event: e.AgentRestore) -> Thread:
@@ -375,6 +381,7 @@ _CHANGES: Final[dict[type, Callable[[Thread, Any], Thread]]] = {
     e.AgentHandoff: _handoff,
     e.AgentInterrupted: _interrupted,
     e.AgentPark: _park,
+    e.AgentBase: _base,
     e.AgentRestore: _restore,
     e.SessionStart: _session_start,
     e.SessionTurn: _session_turn,

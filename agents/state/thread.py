@@ -269,6 +269,8 @@ class Thread(Struct, frozen=True, gc=False, omit_defaults=True):
     """What the run and all below it may use, if that is on record."""
     answers: tuple[Answered, ...] = ()
     """What the questions of tools at work came to, which they may ask again after a crash."""
+    based: tuple[int, int] = (0, 0)
+    """The turn of the last base, and how much is said until a further one is worth it."""
 
     @property
     def view(self) -> tuple[ModelMessage, ...]:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import ActiveSide
+from hubbub.agents.state.bases import base_of, is_due
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.child_calls import Budget
@@ -105,7 +106,9 @@ def interpret(
             decision = end_run(thread, "failed", error, e.AgentFailed(error=error, error_type=kind))
         case Concluded():
             decision = Decision((conclusion(thread),), status="ended")
-        case Parked():
+        case Parked(keep_turns=keep_turns, worked=worked):
+            if keep_turns and is_due(thread, keep_turns) and (base := base_of(thread, worked)):
+                return Decision((base, e.AgentPark()), status="parked")
             return Decision((e.AgentPark(),), status="parked")
         case HooksCalled():
             return Decision()

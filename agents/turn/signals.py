@@ -5,7 +5,7 @@ whether the run continues, waits, parks or ends.
 """
 
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
@@ -28,6 +28,7 @@ from hubbub.hub.events import (
 from hubbub.hub.store.journal import RunStatus
 
 __all__ = [
+    "PARKED",
     "Concluded",
     "DeadlinePassed",
     "Decision",
@@ -213,7 +214,17 @@ class Concluded(Struct, frozen=True, gc=False):
 
 
 class Parked(Struct, frozen=True, gc=False):
-    """Nothing is due."""
+    """Nothing is due.
+
+    ``keep_turns``: how many turns are to be kept, 0 for all; ``worked``: how long the run was at
+    work (µs), as far as that was counted.
+    """
+
+    keep_turns: int = 0
+    worked: int = 0
+
+
+PARKED: Final = Parked()
 
 
 class HooksCalled(Struct, frozen=True, gc=False):

@@ -14,6 +14,7 @@ from typing import Final
 from msgspec import structs
 
 from hubbub.hub.conformance.addresses import ADDRESS_CHECKS
+from hubbub.hub.conformance.cuts import CUT_CHECKS
 from hubbub.hub.conformance.inbox import INBOX_CHECKS
 from hubbub.hub.conformance.reader import READER_CHECKS
 from hubbub.hub.conformance.repeats import REPEAT_CHECKS
@@ -390,6 +391,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     *STORE_CHECKS,
     *READER_CHECKS,
     *SNAPSHOT_CHECKS,
+    *CUT_CHECKS,
     *UNWRITABLE_CHECKS,
 )
 """Every check, for a store's own tests to run."""

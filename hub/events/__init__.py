@@ -5,6 +5,7 @@ Reading order: ``event``, ``agents``, ``sessions``, ``catalogue`` (the rest, and
 """
 
 from hubbub.hub.events.agents import (
+    AgentBase,
     AgentChild,
     AgentClaim,
     AgentComplete,
@@ -95,6 +96,7 @@ __all__ = [
     "CATALOGUE",
     "KNOWN_TYPES",
     "NO_USAGE",
+    "AgentBase",
     "AgentChild",
     "AgentClaim",
     "AgentComplete",

@@ -16,6 +16,7 @@ from hubbub.hub.events.event import (
 from hubbub.hub.values import NULL, Json, decode_value
 
 __all__ = [
+    "AgentBase",
     "AgentChild",
     "AgentClaim",
     "AgentComplete",
@@ -273,6 +274,24 @@ class AgentPark(Event, tag="agent:park", home="own"):
     """
 
     waits: bool = False
+
+
+class AgentBase(Event, tag="agent:base", home="own"):
+    """What a run has come to by then: its older records may go, and its lane begins with this.
+
+    ``thread`` is its state, and ``version`` says how to read it.  Beside it is what else is looked
+    for in the records that go: the ``files`` and the ``parts`` that the state names, the
+    ``children`` that the run has started, how long it was at work (``worked``, µs, as far as that
+    was counted).  ``inbox`` is how many items had come to its inbox before, which the store counts.
+    """
+
+    version: int = 1
+    thread_json: Json = msgspec.field(name="thread", default=NULL)
+    files: tuple[FileRef, ...] = ()
+    parts: tuple[ContentPart, ...] = ()
+    children: tuple[str, ...] = ()
+    worked: int = 0
+    inbox: int = 0
 
 
 class AgentRestore(Event, tag="agent:restore", home="own"):

@@ -18,6 +18,7 @@ Rules
 """
 
 from hubbub.hub.events.agents import (
+    AgentBase,
     AgentChild,
     AgentClaim,
     AgentComplete,
@@ -169,7 +170,7 @@ class HubGap(Event, tag="hub:gap", home="none"):
 CATALOGUE: tuple[type[Event], ...] = (
     AgentStart, AgentThinking, AgentText, AgentStep, AgentRetry, AgentToolStart,
     AgentToolComplete, AgentStatus, AgentMessage, AgentChild, AgentRead, AgentImmediate,
-    AgentFile, AgentKey, AgentRecord, AgentHandoff, AgentPark,
+    AgentFile, AgentKey, AgentRecord, AgentHandoff, AgentPark, AgentBase,
     AgentRestore, AgentClaim, AgentInterrupted, AgentFailed, AgentComplete,
     SessionStart, SessionTurn, SessionEnd, SessionOpen, SessionMessage, SessionResult, SessionReply,
     SessionTimer, SessionVariables, SessionAbort, SessionCancel, SessionClose,

@@ -14,17 +14,22 @@ its own, which is judged like any other message's.  A child from outside needs a
 The first of several endings counts, in the order of the store: after the end of a run a
 termination is refused, and after a termination no end is written that does not take it.
 
+Of an item that has gone, behind a base of its run, its key is known, and what it said by a number
+(``Settled``): it is a duplicate as before.
+
 What waits leaves an inbox as a whole or not at all: taken by its owner, lent to another run of
 its tree (``Commit.lent``), or moved when its run ends (``Commit.leave_to``).  What is moved is a
 new item where it comes to: accepted already, so neither a limit nor a key is asked for again.
 """
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from hubbub.hub.events import (
+    AgentBase,
     Event,
     InLane,
     SessionMessage,
@@ -35,16 +40,24 @@ from hubbub.hub.events import (
     SessionTerminate,
     SessionVariables,
 )
+from hubbub.hub.events.codec import encode_event
 from hubbub.hub.store.journal import Commit, Delivery, NewRun, RequestKey
 from hubbub.hub.store.ledger_row import LedgerRow
 
 __all__ = [
-    "can_be_left_over", "found_instead", "is_overtaken", "judge", "lenders", "moved", "noted",
+    "MAX_NUMBER", "Settled", "can_be_left_over", "counted", "found_instead", "is_overtaken",
+    "is_refused", "judge", "lenders", "moved", "noted", "number_of",
     "numbered", "placed", "read_noted", "successor_of", "take_out", "without_key",
 ]  # fmt: skip
 
 E = TypeVar("E", bound=Event)
 R = TypeVar("R", bound=LedgerRow)
+
+
+class Settled(Struct, frozen=True):
+    """What is known of an item that has gone: what it said, as a number (``number_of``)."""
+
+    number: int
 
 
 def found_instead(row: LedgerRow, delivery: Delivery) -> bool:
@@ -91,7 +104,7 @@ def without_key(new: NewRun, delivery: Delivery) -> NewRun:
     return structs.replace(new, session_key="")
 
 
-def judge(row: LedgerRow, delivery: Delivery, known: Event | None) -> bool:
+def judge(row: LedgerRow, delivery: Delivery, known: Event | Settled | None) -> bool:
     """Whether the inbox takes the delivery; if not, its outcome and reason say why.
 
     ``known`` is what was accepted under the delivery's source and key.
@@ -99,10 +112,13 @@ def judge(row: LedgerRow, delivery: Delivery, known: Event | None) -> bool:
     event = delivery.event
     # First of all: a repeated item is reported as a duplicate, even if the run has since ended.
     if known is not None:
-        delivery.first = (known.run_id, known.lane, known.seq)
-        if isinstance(known, SessionOpen) and known.message is not None:
-            known = known.message
-        same = isinstance(known, _ONCE) or _same(known, event)
+        if isinstance(known, Settled):
+            delivery.first = (row.run_id, "in", 0)  # Nowhere any more.
+            same = known.number in (ONCE, number_of(event))
+        else:
+            delivery.first = (known.run_id, known.lane, known.seq)
+            said = _said(known)
+            same = isinstance(said, _ONCE) or _same(said, event)
         delivery.outcome = "duplicate" if same else "rejected"
         delivery.reason = "" if same else "key reused"
         return False
@@ -132,6 +148,13 @@ def _is_closed(row: LedgerRow, delivery: Delivery, event: InLane) -> bool:
     return not (row.inbox == "terminated" and delivery.closes == "terminated")
 
 
+def is_refused(delivery: Delivery, problem: str) -> bool:
+    """Reject what names contents, or files, that are not there."""
+    if problem:
+        delivery.outcome, delivery.reason = "rejected", problem
+    return problem != ""
+
+
 def is_overtaken(row: LedgerRow, commit: Commit) -> bool:
     """Whether a termination was accepted before a commit that ends the run in another way.
 
@@ -152,6 +175,29 @@ def numbered(row: LedgerRow, event: E) -> E:
         lane="in",
         seq=row.in_seq,
     )
+
+
+def counted(row: LedgerRow, events: Sequence[Event]) -> Sequence[Event]:
+    """Records of which the first one is a base, which says how many items came before it."""
+    base, *others = events
+    assert isinstance(base, AgentBase)
+    return (structs.replace(base, inbox=row.in_seq), *others)
+
+
+def number_of(item: Event) -> int:
+    """What an item says, as a number from 1 to 2**62; ``ONCE`` for what counts once whatever it
+    says."""
+    said = _said(item)
+    if isinstance(said, _ONCE):
+        return ONCE
+    body = encode_event(structs.replace(said, at=0, **_UNSTAMPED))
+    return ONCE + 1 + (int.from_bytes(hashlib.sha256(body).digest()[:8], "big") >> 3)
+
+
+def _said(item: Event) -> Event:
+    """What counts of an item: of an opening the message that it brings."""
+    is_opening = isinstance(item, SessionOpen) and item.message is not None
+    return item.message if is_opening else item  # type: ignore[attr-defined]
 
 
 def noted(item: InLane, request: RequestKey) -> str:
@@ -235,6 +281,9 @@ def moved(commit: Commit, heir: LedgerRow | None) -> list[SessionMessage]:
     commit.leftovers = [x for x in commit.leftovers if not isinstance(x, SessionMessage)]
     return found
 
+
+ONCE: Final = 1
+MAX_NUMBER: Final = 1 << 62
 
 _ONCE: Final = (SessionReply, SessionResult, SessionVariables)
 """What counts once whatever a second one says."""

@@ -76,8 +76,9 @@ class RunIntake(Protocol):
         lane."""
         ...
 
-    def put_key(self, run_id: str, source: str, key: str, seq: int) -> bool:
-        """Note under which key an item was accepted; whether none was noted before."""
+    def put_key(self, run_id: str, source: str, key: str, seq: int, number: int = 0) -> bool:
+        """Note under which key an item was accepted; whether none was noted before.  Of one that
+        has gone ``number`` is what is known of it (``AcceptedRow.number``)."""
         ...
 
     def put_note(self, key: str, value: str) -> None: ...

@@ -25,6 +25,7 @@ __all__ = [
     "OVERTAKEN",
     "Addressing",
     "Commit",
+    "Cut",
     "Delivery",
     "FoundRun",
     "FoundTree",
@@ -172,6 +173,15 @@ class FoundTree(Struct, frozen=True, kw_only=True):
         return self.runs[0].new
 
 
+class Cut(Struct, frozen=True, kw_only=True):
+    """What of a run's two lanes goes: all that stands between how it began, up to the first record
+    of its own, and record ``seq`` of that, a base; ``inbox`` items had come to it by then."""
+
+    run_id: str
+    seq: int
+    inbox: int
+
+
 class HubNotes(Struct, eq=False, kw_only=True):
     """What the hub notes on a commit that is on its way; no store looks at it."""
 
@@ -233,6 +243,10 @@ class Commit(HubNotes, eq=False):
     has not ended; those that are not there have gone before.  The run that has the last event of
     the store must stay, or its position were used again.  ``notes`` that are emptied with them are
     kept no longer."""
+    cut: Cut | None = None
+    """The part of a run's lanes that goes for good; a conflict where one of the items waits, and
+    nothing where it has gone before.  Keys under which items of it were accepted are known as long
+    as the run is."""
     written: list[Event] = field(default_factory=list)
     leftovers: Sequence[InLane] = ()
     error: str = ""
@@ -356,7 +370,8 @@ class Journal(Protocol):
         ...
 
     async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:
-        """A run, as of one moment; of its own lane what comes after number ``after``."""
+        """A run, as of one moment; of its own lane what comes after number ``after``, or from its
+        base on where what is before that has gone."""
         ...
 
     async def latest(self, run_id: str, types: Sequence[str]) -> Event | None:

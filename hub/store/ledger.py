@@ -23,12 +23,15 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from msgspec import Struct, field, structs
 
 from hubbub.hub.errors import BadValue
-from hubbub.hub.events import Event, InLane, SessionMessage
+from hubbub.hub.events import AgentBase, Event, InLane, SessionMessage
 from hubbub.hub.events.descriptors import is_identity
 from hubbub.hub.store.inbox_rules import (
+    Settled,
     can_be_left_over,
+    counted,
     found_instead,
     is_overtaken,
+    is_refused,
     judge,
     lenders,
     moved,
@@ -44,6 +47,7 @@ from hubbub.hub.store.journal import (
     OVERTAKEN,
     Addressing,
     Commit,
+    Cut,
     Delivery,
     FoundTree,
     NewRun,
@@ -83,7 +87,7 @@ class Rows(Protocol[R]):
         """Whether no open run is found by the key."""
         ...
 
-    def known(self, row: R, source: str, key: str) -> InLane | None:
+    def known(self, row: R, source: str, key: str) -> InLane | Settled | None:
         """What the run's inbox has accepted under a source and key, for as long as the run is
         kept; asked of ended runs, too."""
         ...
@@ -124,6 +128,8 @@ class Writes(Struct, Generic[R]):
     notes: dict[str, str] = field(default_factory=dict)
     gone: list[R] = field(default_factory=list)
     """Runs that are no more; a store forgets nothing else of them than what is theirs."""
+    cuts: list[tuple[R, Cut]] = field(default_factory=list)
+    """Beginnings of lanes that are no more, up to a base, if there is that base."""
     requests: dict[str, tuple[R, str]] = field(default_factory=dict)
     """By name: the run that has accepted it, and what is noted of it."""
 
@@ -173,6 +179,8 @@ class Ledger(Generic[R]):
                 return
             self.writes.rows[row] = None
             if commit.events:
+                if commit.events[0].__class__ is AgentBase:
+                    commit.events = counted(row, commit.events)
                 self.writes.events.append((row, commit.events))
                 row.seq += len(commit.events)
                 commit.written.extend(commit.events)
@@ -191,6 +199,9 @@ class Ledger(Generic[R]):
             commit.error = "conflict"
             return
         elif commit.gone and not self._let_go(commit):
+            return
+        elif commit.cut is not None and (problem := self._cut(commit.cut)):
+            commit.error = problem
             return
         for delivery in commit.deliveries:
             try:
@@ -268,6 +279,8 @@ class Ledger(Generic[R]):
             for event in events:
                 if event.lane == "own":
                     row.seq = event.seq
+                    if isinstance(event, AgentBase):
+                        row.in_seq = event.inbox
                     continue
                 row.in_seq = event.seq
                 if event.seq in waiting[run_id]:
@@ -298,6 +311,17 @@ class Ledger(Generic[R]):
         self.writes.gone += rows
         return True
 
+    def _cut(self, cut: Cut) -> str:
+        """Let the beginning of a run's lanes go; why it cannot, empty if it does."""
+        try:
+            row = self._rows.find(cut.run_id)
+        except BadValue as error:  # A damaged row.
+            return str(error)
+        if row is None or any(seq <= cut.inbox for seq in row.waiting):
+            return "conflict"
+        self.writes.cuts.append((row, cut))
+        return ""
+
     # ── inboxes ──────────────────────────────────────────────────────────────────────────────
 
     def _deliver(self, commit: Commit, delivery: Delivery) -> None:
@@ -321,7 +345,7 @@ class Ledger(Generic[R]):
             if delivery.refusal_of_files is not None and self._lacks_files(row, delivery):
                 return
             refuse = delivery.refusal_of_contents
-            if refuse is not None and _is_refused(delivery, refuse(row.root_run_id)):
+            if refuse is not None and is_refused(delivery, refuse(row.root_run_id)):
                 return
         row.in_seq += 1
         event = delivery.event = numbered(row, delivery.event)
@@ -377,21 +401,19 @@ class Ledger(Generic[R]):
                 delivery.run_ids += (run_id,)
         delivery.outcome = "accepted"
 
-    def _known(self, row: R, delivery: Delivery) -> InLane | None:
+    def _known(self, row: R, delivery: Delivery) -> InLane | Settled | None:
         known = self.writes.accepted.get((row, delivery.source, delivery.key))
         return known or self._rows.known(row, delivery.source, delivery.key)
 
     def _lacks_files(self, row: R, delivery: Delivery) -> bool:
         """Refuse a message that names files which the run does not have."""
-        event, refuse = delivery.event, delivery.refusal_of_files
-        if refuse is None or not isinstance(event, SessionMessage) or not event.attachments:
+        said, refuse = delivery.event, delivery.refusal_of_files
+        if refuse is None or not isinstance(said, SessionMessage) or not said.attachments:
             return False
         kept = self._rows.own_lane(row)
         new = (events for of, events in self.writes.events if of is row)
         lane = (each for each in chain(kept, *new) if each.lane == "own")
-        if problem := refuse(row.agent, event.attachments, lane, row.waiting.values()):
-            delivery.outcome, delivery.reason = "rejected", problem
-        return problem != ""
+        return is_refused(delivery, refuse(row.agent, said.attachments, lane, row.waiting.values()))
 
     def _addressed(self, delivery: Delivery) -> R | None:
         if delivery.by == "run":
@@ -423,16 +445,9 @@ class Ledger(Generic[R]):
         if made is None:
             return None
         refuse = delivery.refusal_of_contents
-        if refuse is not None and _is_refused(delivery, refuse(made.root_run_id)):
+        if refuse is not None and is_refused(delivery, refuse(made.root_run_id)):
             return None
         return self._rows.create(made, delivery.event.at)
-
-
-def _is_refused(delivery: Delivery, problem: str) -> bool:
-    """Reject what names contents that the tree does not have."""
-    if problem:
-        delivery.outcome, delivery.reason = "rejected", problem
-    return problem != ""
 
 
 _TO_MANY: Final[frozenset[Any]] = frozenset(("every", "below"))

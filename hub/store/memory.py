@@ -18,7 +18,7 @@ from hubbub.hub.snapshots.draft import SnapshotDraft, is_due
 from hubbub.hub.store.journal import Addressing, Commit, LoadedRun, RunInfo, Selection
 from hubbub.hub.store.ledger import Ledger, Writes
 from hubbub.hub.store.memory_reader import MemoryReader
-from hubbub.hub.store.memory_rows import MemoryRow, MemoryRows
+from hubbub.hub.store.memory_rows import MemoryRow, MemoryRows, own_lane_of
 from hubbub.hub.store.reader import StoreReader
 from hubbub.hub.values import check_counts
 
@@ -128,6 +128,9 @@ class MemoryJournal:
         if writes.gone:
             self._let_go(writes.gone)
             self.forget_empty(commit.notes or ())
+        for row, cut in writes.cuts:
+            for position in row.cut(cut.seq):
+                self._forget(position)
         self._ledger.writes = Writes()
         if commit.done is not None:
             commit.done(commit)
@@ -190,6 +193,7 @@ class MemoryJournal:
                 row.snapshot = draft
 
     keeps_all = False
+    cuts_lanes = True
 
     async def prepare_removals(self) -> None:
         """Nothing to prepare."""
@@ -234,11 +238,9 @@ class MemoryJournal:
         row = self._rows.find(run_id)
         if row is None:
             return None
+        events, after = own_lane_of(row.events, after)
         return LoadedRun(
-            info=row.info(),
-            events=_own_lane(row.events, after),
-            waiting=tuple(row.waiting.values()),
-            after=after,
+            info=row.info(), events=events, waiting=tuple(row.waiting.values()), after=after
         )
 
     async def load_kept(self, run_id: str, version: str) -> LoadedRun | None:
@@ -354,15 +356,3 @@ class MemoryJournal:
         rows = self._rows.at_work()
         parked = sum(row.status in ("parked", "waiting") for row in rows)
         return len(rows), parked, sum(len(row.waiting) for row in rows)
-
-
-def _own_lane(events: Sequence[Event], after: int) -> list[Event]:
-    """The events of the own lane after number ``after``; searched from the end."""
-    found: list[Event] = []
-    for event in reversed(events):
-        if event.lane == "own":
-            if event.seq <= after:
-                break
-            found.append(event)
-    found.reverse()
-    return found

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TypeAlias
 
 from hubbub.hub.errors import OperatorError
-from hubbub.hub.events import Event
+from hubbub.hub.events import AgentBase, Event
 from hubbub.hub.events.codec import encode_event
 from hubbub.hub.events.descriptors import encode_descriptor, kind_of_descriptor
+from hubbub.hub.store.inbox_rules import Settled
 from hubbub.hub.store.journal import Addressing, LoadedRun
-from hubbub.hub.store.memory_rows import MemoryRow, MemoryRows
+from hubbub.hub.store.memory_rows import MemoryRow, MemoryRows, own_lane_of
 from hubbub.hub.store.reader import (
     MAX_TREES_COUNTED,
     SPOKEN_TO,
@@ -140,6 +141,13 @@ class MemoryReader:
         rows = (row for row in self._rows.at_work() if row.parent_run_id is not None)
         return nsmallest(limit, {row.root_run_id for row in rows if row.root_run_id > after})
 
+    def bases(
+        self, run_id: str | None = None, *, after: int = 0, limit: int = 100
+    ) -> Sequence[EventRow]:
+        found = self._events(after) if run_id is None else self._events_of(run_id, after, False)
+        bases = (each for each in found if isinstance(each[1], AgentBase))
+        return [_event_row(*each) for each in islice(bases, limit)]
+
     def described(self, after: int | None = None) -> Sequence[str]:
         rows = (row for row in self._rows.by_id.values() if row.descriptor is not None)
         return [row.run_id for row in rows if after is None or row.positions[-1] > after]
@@ -155,8 +163,10 @@ class MemoryReader:
         row = self._rows.find(run_id)
         if row is None:
             return None
-        own = [event for event in row.events if event.lane == "own"]
-        return LoadedRun(info=row.info(), events=own, waiting=tuple(row.waiting.values()))
+        events, after = own_lane_of(row.events, 0)
+        return LoadedRun(
+            info=row.info(), events=events, waiting=tuple(row.waiting.values()), after=after
+        )
 
     def latest(self, run_id: str, types: Sequence[str]) -> Event | None:
         row = self._rows.find(run_id)
@@ -209,6 +219,10 @@ class MemoryReader:
         for row in self._some(run_id):
             places = _places(row)
             for (source, key), item in sorted((row.keys or {}).items()):
+                if isinstance(item, Settled):
+                    if after is None:
+                        yield AcceptedRow(row.run_id, source, key, 0, 0, None, item.number)
+                    continue
                 place, body = places[item.seq], encode_event(item)
                 if after is None or place > after:
                     yield AcceptedRow(row.run_id, source, key, place, item.seq, body)

@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
-from hubbub.hub.events import Event, InLane
+from hubbub.hub.events import AgentBase, Event, InLane
 from hubbub.hub.events.descriptors import (
     Descriptor,
     descriptor_of_key,
@@ -14,10 +14,11 @@ from hubbub.hub.events.descriptors import (
     recency_of,
 )
 from hubbub.hub.snapshots.draft import SnapshotDraft
+from hubbub.hub.store.inbox_rules import Settled, number_of
 from hubbub.hub.store.journal import Addressing, NewRun
 from hubbub.hub.store.ledger_row import LedgerRow
 
-__all__ = ["MemoryRow", "MemoryRows"]
+__all__ = ["MemoryRow", "MemoryRows", "own_lane_of"]
 
 
 class MemoryRow(LedgerRow):
@@ -29,7 +30,7 @@ class MemoryRow(LedgerRow):
 
     events: list[Event]
     positions: "array[int]"
-    keys: dict[tuple[str, str], InLane] | None
+    keys: dict[tuple[str, str], InLane | Settled] | None
     """What was accepted, by source and key."""
     requests: list[str] | None
     """The names of the requests that it has accepted."""
@@ -39,6 +40,23 @@ class MemoryRow(LedgerRow):
     spoken_to: int
     """``recent`` as the order of those spoken to has it."""
     snapshot: SnapshotDraft | None
+
+    def cut(self, seq: int) -> Sequence[int]:
+        """Forget what stands before a base, if record ``seq`` is one, but for how the run began;
+        the positions of that."""
+        own = [(at, x) for at, x in enumerate(self.events) if x.lane == "own" and x.seq in (1, seq)]
+        if len(own) != 2 or not isinstance(base := own[1][1], AgentBase):
+            return ()
+        kept, place = own[0][0] + 1, own[1][0]
+        gone, items = self.positions[kept:place], range(kept, base.inbox + 1)
+        del self.events[kept:place], self.positions[kept:place]
+        for key, item in (self.keys or {}).items():
+            if not isinstance(item, Settled) and item.seq in items:
+                assert self.keys is not None
+                self.keys[key] = Settled(number_of(item))
+        if self.snapshot is not None and self.snapshot.seq < seq:
+            self.snapshot = None
+        return gone
 
 
 class MemoryRows:
@@ -97,7 +115,7 @@ class MemoryRows:
     def is_key_free(self, session_key: str) -> bool:
         return session_key not in self._by_key
 
-    def known(self, row: MemoryRow, source: str, key: str) -> InLane | None:
+    def known(self, row: MemoryRow, source: str, key: str) -> InLane | Settled | None:
         return row.keys.get((source, key)) if row.keys is not None else None
 
     def own_lane(self, row: MemoryRow) -> Sequence[Event]:
@@ -210,3 +228,18 @@ class MemoryRows:
         for name in gone.requests or ():
             self.requests.pop(name, None)
         return gone
+
+
+def own_lane_of(events: Sequence[Event], after: int) -> tuple[list[Event], int]:
+    """The events of the own lane after a number, and that number: that of what its base stands
+    for, where the events up to that have gone.  Searched from the end."""
+    found: list[Event] = []
+    for event in reversed(events):
+        if event.lane == "own":
+            if event.seq <= after:
+                break
+            if found and event.seq < found[-1].seq - 1:  # How the run began.
+                break
+            found.append(event)
+    found.reverse()
+    return found, found[0].seq - 1 if found else after

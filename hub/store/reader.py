@@ -122,7 +122,11 @@ class WaitingRow(Struct, frozen=True):
 
 
 class AcceptedRow(Struct, frozen=True):
-    """A key under which an item was accepted; ``body`` is ``None`` where no item stands."""
+    """A key under which an item was accepted; ``body`` is ``None`` where no item stands.
+
+    Of one that has gone with the beginning of its lane there is a ``number`` (``number_of``), and
+    neither a position nor a ``seq``.
+    """
 
     run_id: str
     source: str
@@ -130,6 +134,7 @@ class AcceptedRow(Struct, frozen=True):
     position: int
     seq: int
     body: bytes | None
+    number: int = 0
 
 
 class ProcessRow(Struct, frozen=True, kw_only=True):
@@ -246,6 +251,13 @@ class StoreReader(Protocol):
     def trees_of_live_children(self, limit: int, *, after: str = "") -> Sequence[str]:
         """Up to ``limit`` roots of trees in which a child has not ended, by their ids; whether the
         root has or not."""
+        ...
+
+    def bases(
+        self, run_id: str | None = None, *, after: int = 0, limit: int = 100
+    ) -> Sequence[EventRow]:
+        """Up to ``limit`` bases behind a position, of one run or of all, in the store's order.  In
+        a store from which the beginnings of lanes go (``Commit.cut``) no other events are read."""
         ...
 
     def described(self, after: int | None = None) -> Sequence[str]:

@@ -23,7 +23,7 @@ from hubbub.hub.store.reader import StoreReader
 
 __all__ = [
     "RETENTION", "DroppedContents", "DropsContents", "KeepsSnapshots", "Removed", "RemovesTrees",
-    "Store", "drops_of", "read_removed", "removals_of", "snapshots_of",
+    "Store", "cuts_lanes", "drops_of", "read_removed", "removals_of", "snapshots_of",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -137,6 +137,8 @@ class Removed(Struct, kw_only=True):
     content_bytes: int = 0
     problems: int = 0
     """Trees and contents that stay although they should go."""
+    cuts: int = 0
+    """How often old turns of a run that lives have gone."""
 
 
 class KeepsSnapshots(Protocol):
@@ -170,6 +172,11 @@ def _bypasses_load(kind: type) -> bool:
         if "load" in vars(each):
             return True
     return False
+
+
+def cuts_lanes(store: object) -> bool:
+    """Whether old turns of runs that live go from a store (``Commit.cut``)."""
+    return getattr(store, "cuts_lanes", False) is True
 
 
 def removals_of(store: object) -> RemovesTrees | None:

@@ -81,18 +81,28 @@ def headline(event: Event) -> str:
             return f"{event.name}{failed}: {event.output}"
         case e.SessionMessage():
             return f"{event.source or event.role}: {event.content}"
+        case e.AgentBase():
+            return f"all that came of turns 1 to {event.turn}"
         case _:
             return _fields(event)
 
 
 def conversation_of(events: Iterable[Event]) -> Iterator[Said]:
-    """What was said in a run, from its own lane: by people and agents, by tools, by children."""
+    """What was said in a run, from its own lane: by people and agents, by tools, by children.
+
+    Of turns that have gone it says that they have.
+    """
+    last: int | None = None
     for event in events:
         if isinstance(event, e.SessionTaken):
             for item in event.items:
                 yield from _of_item(event, item)
+        elif isinstance(event, e.AgentBase):
+            if last is not None and event.seq > last + 1:
+                yield _said(event, "system", "system", f"turns 1 to {event.turn} have gone")
         else:
             yield from _of_event(event)
+        last = event.seq
 
 
 def talk_of(events: Iterable[Event]) -> Iterator[Said]:

@@ -123,6 +123,8 @@ class RecordCheck:
                 where = f"{store.place}: waiting: run {item.run_id}, {item.seq!r}"
                 yield Problem(where, nowhere.format(item.position), FROM_BACKUP)
         for known in store.accepted():
+            if known.number:  # Its item has gone.
+                continue
             where = f"{store.place}: accepted: run {known.run_id}, {known.key!r}"
             if known.body is None:
                 yield Problem(where, nowhere.format(known.position), FROM_BACKUP)

@@ -5,7 +5,6 @@
 The folds are those that the run itself goes by, so what comes out is what the live run had.
 """
 
-from itertools import islice
 from typing import Literal
 
 from msgspec import Struct
@@ -15,12 +14,12 @@ from hubbub.agents.model import ModelMessage, Usage
 from hubbub.agents.state.area import Area
 from hubbub.agents.state.thread import OpenCall
 from hubbub.hub.errors import CallerError, UnknownRun
-from hubbub.hub.events import FileRef
+from hubbub.hub.events import AgentBase, FileRef
 from hubbub.hub.near_misses import shown
 from hubbub.hub.store.reader import StoreReader, own_lane
 from hubbub.hub.values import MAX_COUNT, Json
 
-__all__ = ["NoSuchRecord", "Replayed", "replay"]
+__all__ = ["GoneRecord", "NoSuchRecord", "Replayed", "replay"]
 
 
 class NoSuchRecord(CallerError):
@@ -31,6 +30,16 @@ class NoSuchRecord(CallerError):
         super().__init__(
             f"run {run_id}: {shown(until)} is none of its own records; they go from 1 to {last}, "
             "and 0 is before the first"
+        )
+
+
+class GoneRecord(CallerError):
+    """A record of a run has gone with its old turns."""
+
+    def __init__(self, run_id: str, seq: int, first: int) -> None:
+        super().__init__(
+            f"run {run_id}: record {seq} has gone with its old turns; those from {first} on are "
+            "there, an export has what it had"
         )
 
 
@@ -76,7 +85,8 @@ def replay(store: StoreReader, run_id: str, until: int | None = None) -> Replaye
     """The state of a run after own-lane record ``until``; by default after its last one.
 
     0 is the state before anything was recorded.  Raises ``UnknownRun``, ``NoSuchRecord`` for a
-    number that the lane has not, ``StoreFailed`` for a record that cannot be read.
+    number that the lane has not, ``GoneRecord`` for one that has gone, ``StoreFailed`` for a record
+    that cannot be read.
     """
     row = store.row(run_id)
     if row is None:
@@ -84,9 +94,12 @@ def replay(store: StoreReader, run_id: str, until: int | None = None) -> Replaye
     states = RunStates()
     if until is not None and not 0 <= until <= MAX_COUNT:
         raise NoSuchRecord(run_id, until, row.seq)
-    if until != 0:
-        for event in islice(own_lane(store, run_id), until):
-            states.take(event)
+    for event in own_lane(store, run_id) if until != 0 else ():
+        if until is not None and event.seq > until and isinstance(event, AgentBase):
+            raise GoneRecord(run_id, until, event.seq)
+        states.take(event)
+        if event.seq == until:
+            break
     if until is not None and states.seq != until:
         raise NoSuchRecord(run_id, until, states.seq)
     return _replayed(run_id, states)

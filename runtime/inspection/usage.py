@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from hubbub.agents.state.bases import thread_of
 from hubbub.agents.state.spending import NOTHING_SPENT, Spent, with_event
 from hubbub.hub import events as e
 from hubbub.hub.store.reader import StoreReader, decoded
@@ -28,11 +29,15 @@ def used_by(store: StoreReader, run_ids: Iterable[str]) -> Used:
     for run_id in run_ids:
         for row in store.event_rows((run_id,)):
             if row.type in _CALLS and row.lane == "own":
-                spent = with_event(spent, decoded(store, row.position, row.body))
+                event = decoded(store, row.position, row.body)
+                if isinstance(event, e.AgentBase):  # Those before it may have gone.
+                    spent = thread_of(event).spent
+                else:
+                    spent = with_event(spent, event)
     return Used(
         model_calls=spent.model_calls, input_tokens=spent.input_tokens,
         output_tokens=spent.output_tokens, cost=spent.cost,
     )  # fmt: skip
 
 
-_CALLS = (e.AgentStep.type, e.SessionCompaction.type)
+_CALLS = (e.AgentStep.type, e.SessionCompaction.type, e.AgentBase.type)

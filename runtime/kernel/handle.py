@@ -111,7 +111,8 @@ class Run(ToldAttributes, Generic[Output_co]):
 
         Raises what a rejected receipt does (``UnknownRun``, ``RunEnded``, ``CallerError`` with its
         reason, ``Closed``); ``RunEnded`` if the run ends before a turn has taken the message;
-        ``CallerError`` for a code agent's run, which has no turns (``hub.ask`` asks one);
+        ``CallerError`` for a code agent's run, which has no turns (``hub.ask`` asks one), and for a
+        message that was taken by a turn that has gone with the run's old ones (``Retention``);
         ``Closed`` when the runtime is left.  A caller that is cancelled leaves the message sent.
         """
         self.will_read()

@@ -11,8 +11,8 @@ from typing import Protocol, TypeAlias
 
 import anyio
 
+from hubbub.agents.asked_turn import TURN_TYPES, AskedTurn
 from hubbub.agents.resolution.definitions import Definitions
-from hubbub.agents.state.asked_turn import TURN_TYPES, AskedTurn
 from hubbub.hub import events as e
 from hubbub.hub.addressing import identity_of
 from hubbub.hub.errors import (
@@ -27,7 +27,7 @@ from hubbub.hub.events import Ending, Event, InLane
 from hubbub.hub.hub import Hub
 from hubbub.hub.message import Message, Sayable, session_message
 from hubbub.hub.receipt import Receipt
-from hubbub.hub.store.cursor import seq_of
+from hubbub.hub.store.cursor import place, seq_of
 from hubbub.hub.store.journal import RunInfo
 from hubbub.hub.texts import check_label
 from hubbub.runtime.kernel.current_run import CURRENT_RUN
@@ -174,6 +174,9 @@ class Outcomes:
             receipt = await self.hub.send_to_run(run_id, message, source=source)
             receipt.raise_if_rejected()
             if receipt.duplicate:  # It may have been taken long ago.
+                if receipt.cursor and await place(self.hub.journal, receipt.cursor) is None:
+                    what = "the turn that took this message has gone with the run's old turns"
+                    raise CallerError(f"run {run_id}: {what}; ask again with another key")
                 past = await self.hub.read(root_run_id=info.root_run_id, types=TURN_TYPES)
                 turn.expect(_by_key(message, source), past)
             else:

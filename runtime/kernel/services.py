@@ -73,6 +73,8 @@ class Services:
     returns: Returns = field(default_factory=Returns)
     max_crashes: int = MAX_CRASHES
     """Deaths of its process in a row after which a run fails."""
+    keep_turns: int = 0
+    """How many turns of a run at work are kept at least; 0 for all."""
 
 
 def definition_of(

@@ -10,6 +10,8 @@ from msgspec import Struct, structs
 
 from hubbub.agents.code.lifecycle import CodeThread
 from hubbub.agents.snapshots.thread_text import decode_thread, encode_thread, fold_version
+from hubbub.agents.state.bases import begun_at
+from hubbub.agents.state.bases import thread_of as thread_of_base
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import EMPTY, Thread
 from hubbub.hub.logs import log
@@ -50,18 +52,33 @@ def offer_snapshot(journal: Journal, lane: OwnLane, thread: Thread | CodeThread)
 async def load_run(
     journal: Journal, run_id: str
 ) -> tuple[LoadedRun | None, Thread | CodeThread | None]:
-    """A run, and, where there is a sound snapshot of it, what it had come to before the events that
-    are loaded."""
+    """A run, and, where there is a sound snapshot of it, or its lane begins with a base, what it
+    had come to before the events that are loaded.
+
+    Raises ``BadValue`` for a base that cannot be read.
+    """
     if (store := snapshots_of(journal)) is None:
-        return await journal.load(run_id), None
-    loaded = await store.load_kept(run_id, fold_version())
-    if loaded is None or loaded.kept is None:
+        loaded = await journal.load(run_id)
+    else:
+        loaded = await store.load_kept(run_id, fold_version())
+    if loaded is None or not loaded.after:  # It has all its records.
         return loaded, None
+    if loaded.kept is None:
+        return _from_base(loaded)
     try:
         return structs.replace(loaded, kept=None), decode_thread(loaded.kept)
     except (msgspec.DecodeError, ValueError) as error:
         log.warning("snapshot.ignored", run_id=run_id, problem=str(error))
-    return await journal.load(run_id), None
+    loaded = await journal.load(run_id)
+    return (loaded, None) if loaded is None else _from_base(loaded)
+
+
+def _from_base(loaded: LoadedRun) -> tuple[LoadedRun, Thread | None]:
+    base = begun_at(loaded.events)
+    if base is None:
+        return loaded, None
+    after = structs.replace(loaded, events=loaded.events[1:], after=base.seq)
+    return after, thread_of_base(base)
 
 
 async def load_model_run(journal: Journal, run_id: str) -> tuple[LoadedRun | None, Thread | None]:

@@ -4,14 +4,19 @@ from typing import TYPE_CHECKING
 
 from hubbub.hub.errors import BadValue
 from hubbub.hub.near_misses import kind_of
-from hubbub.hub.store.store import removals_of
+from hubbub.hub.store.store import cuts_lanes, removals_of
 from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.stores.retention.retention import Retention
 
 if TYPE_CHECKING:
     from hubbub.runtime.removal.passes import RetentionPasses
 
-__all__ = ["retention_passes"]
+__all__ = ["kept_turns", "retention_passes"]
+
+
+def kept_turns(retention: Retention | None) -> int:
+    """How many turns of a run at work are kept at least; 0 for all."""
+    return (retention.keep_turns or 0) if isinstance(retention, Retention) else 0
 
 
 def retention_passes(services: Services, retention: Retention | None) -> "RetentionPasses | None":
@@ -28,6 +33,10 @@ def retention_passes(services: Services, retention: Retention | None) -> "Retent
     if store is None:
         raise BadValue(
             "retention", "nothing goes from this store beside a runtime; use hubbub prune at rest"
+        )
+    if retention.keep_turns is not None and not cuts_lanes(services.hub.journal):
+        raise BadValue(
+            "keep_turns", "old turns of runs at work do not go from this store; leave it out"
         )
     from hubbub.runtime.removal.passes import RetentionPasses
 

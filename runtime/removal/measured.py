@@ -50,6 +50,17 @@ class MeasuredEvents:
             return sum(self._runs.get(run_id, 0) for run_id in run_ids)
         return await look(partial(size_of_runs, run_ids=run_ids, until=self._counted))
 
+    @property
+    def counted(self) -> int:
+        """The position up to which events are counted."""
+        return self._counted
+
+    def cut(self, run_id: str, size: int) -> None:
+        """Events of a run that are counted, and take so much, have gone."""
+        self.size -= size
+        if not self._keeps_all:
+            self._runs[run_id] = self._runs.get(run_id, 0) - size
+
     def gone(self, run_ids: Sequence[str], size: int) -> None:
         """Runs that take so much have gone."""
         if self._keeps_all:

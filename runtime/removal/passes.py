@@ -33,6 +33,7 @@ from hubbub.hub.store.store import RETENTION, Removed, RemovesTrees, drops_of
 from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.removal.imported import ImportedTrees
 from hubbub.runtime.removal.measured import MeasuredEvents
+from hubbub.runtime.removal.old_turns import OldTurns
 from hubbub.runtime.stores.retention.retention import (
     EndedTree,
     Retention,
@@ -87,13 +88,17 @@ class RetentionPasses:
         self._clock = services.hub.ports.clock
         self._retention = retention
         self._store = store
-        self._contents = drops_of(store) if retention.removes else None
+        self._removes = retention.removes or retention.keep_turns is not None
+        self._contents = drops_of(store) if self._removes else None
         if self._contents is not None:  # Before any run is at work.
             self._contents.hold_contents()
         self.removed = Removed(since=0)
         self._published = 0
         """When that was told to who only reads the store."""
         self._imported = ImportedTrees()
+        self._old_turns: OldTurns | None = None
+        if retention.keep_turns is not None:
+            self._old_turns = OldTurns(retention.keep_turns, self._hub, self._look, self._commit)
         self._task: TaskHandle[Any, None] | None = None
         self._told: dict[str, None] = {}
         self._measured = MeasuredEvents(keeps_all=store.keeps_all)
@@ -111,7 +116,7 @@ class RetentionPasses:
 
     async def _run(self) -> None:
         every = seconds_between(self._retention)
-        if self._retention.removes:
+        if self._removes:
             await self._store.prepare_removals()
         while not (self._journal.failure or self._hub.is_closed):
             before = self._numbers()
@@ -140,11 +145,15 @@ class RetentionPasses:
         await self._journal.flush()
         if self._retention.silent is not None:
             await self._end_silent()
+        if not self._removes:
+            return
+        while self._contents is not None and await self._contents.look_at_contents():
+            await anyio.lowlevel.checkpoint()
+        if self._old_turns is not None:
+            await self._old_turns.make_pass(self._measured, self.removed)
         if self._retention.removes:
-            while self._contents is not None and await self._contents.look_at_contents():
-                await anyio.lowlevel.checkpoint()
             await self._let_go()
-            await self._drop_contents()
+        await self._drop_contents()
 
     # ── the silent ───────────────────────────────────────────────────────────────────────────
 
@@ -300,4 +309,6 @@ class RetentionPasses:
         return await self._journal.inspect(at_once)
 
 
-_NUMBERS: Final = ("trees", "runs", "events", "silent", "contents", "content_bytes", "problems")
+_NUMBERS: Final = (
+    "trees", "runs", "events", "silent", "contents", "content_bytes", "problems", "cuts",
+)  # fmt: skip

@@ -43,12 +43,12 @@ from hubbub.agents.turn.decide import (
 from hubbub.agents.turn.hook_events import hook_events_of
 from hubbub.agents.turn.interpret import interpret
 from hubbub.agents.turn.signals import (
+    PARKED,
     Concluded,
     DeadlinePassed,
     FrameUnavailable,
     LimitReached,
     LoopFailed,
-    Parked,
     Signal,
     Taken,
 )
@@ -135,8 +135,7 @@ class ModelRun(Resting):
         self._due = lane.seq + RECORDS
         self.signals: list[Signal] = []
         self._tasks = ActivityTasks(shared, self, caller)
-        self.is_advancing = False
-        self._is_closed = False
+        self.is_advancing = self._is_closed = False
         self._kept: list[Closable] = []
 
     # ── what arrives ─────────────────────────────────────────────────────────────────────────
@@ -233,7 +232,7 @@ class ModelRun(Resting):
                         self._signal(Concluded(), waiting)
                     case Park():
                         self._tasks.ensure(())
-                        self._signal(Parked(), waiting)
+                        self._signal(self._rest() if self._services.keep_turns else PARKED, waiting)
                     case Leave():
                         self._leave()
                         return

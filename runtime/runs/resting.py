@@ -5,10 +5,12 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from hubbub.agents.state.thread import Thread
-from hubbub.agents.turn.signals import Signal
+from hubbub.agents.turn.signals import Parked, Signal
 from hubbub.hub.own_lane import OwnLane
 from hubbub.runtime.kernel.mailbox import Mailbox
+from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.runs.activity_tasks import ActivityTasks
+from hubbub.runtime.runs.run_meter import RunMeter
 
 __all__ = ["NO_HOOK_EVENTS", "Resting", "with_hook_events"]
 
@@ -35,6 +37,8 @@ class Resting:
     mail: Mailbox
     signals: list[Signal]
     hook_events: deque[tuple[str, Any]]
+    _meter: RunMeter | None
+    _services: Services
     _tasks: ActivityTasks
 
     def is_at_rest(self, waits: int) -> bool:
@@ -71,6 +75,11 @@ class Resting:
         """Whether it only waits, too, but must be there: what was said is for the frame
         that has the conversation, which is found through this run."""
         return self._only_waits and self._lends
+
+    def _rest(self) -> Parked:
+        """The signal that nothing is due, where not all turns are to be kept."""
+        worked = 0 if self._meter is None else self._meter.worked
+        return Parked(self._services.keep_turns, worked)
 
     @property
     def _only_waits(self) -> bool:

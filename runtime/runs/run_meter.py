@@ -92,6 +92,11 @@ class RunMeter:
             None if account is None else account.limits,
         )
 
+    @property
+    def worked(self) -> int:
+        """How long the run was at work by its last commit (µs), where its time is limited."""
+        return self._work.run
+
     def _worked(self, more: int) -> Worked:
         work, account = self._work, self._account
         tree = 0 if account is None else account.worked

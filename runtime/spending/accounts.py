@@ -13,13 +13,15 @@ Rules
 * What is decided by it is recorded by the run that decides: no fold looks here.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Final, Protocol
 
 from msgspec import Struct
 
 from hubbub.agents.code.lifecycle import CodeThread
 from hubbub.agents.resolution.definitions import Definitions
+from hubbub.agents.state.bases import begun_at, thread_of
 from hubbub.agents.state.fold import fold
 from hubbub.agents.state.spending import NOTHING_SPENT, Spent, used_up, with_event
 from hubbub.agents.state.thread import EMPTY, Thread
@@ -33,8 +35,8 @@ __all__ = ["CountedRun", "TreeAccount", "TreeAccounts", "Work", "is_working"]
 MAX_FREE: Final = 10_000
 """Trees without limits whose accounts are kept."""
 
-_CALLS: Final = frozenset((e.AgentStep.type, e.SessionCompaction.type))
-_TAKEN: Final = frozenset((e.SessionTaken.type,))
+_CALLS: Final = frozenset((e.AgentStep.type, e.SessionCompaction.type, e.AgentBase.type))
+_TAKEN: Final = frozenset((e.SessionTaken.type, e.AgentBase.type))
 PAGE: Final = 1000
 
 MANY_CALLS: Final = 100
@@ -282,7 +284,8 @@ class TreeAccounts:
         for item in loaded.waiting:  # It came when nobody was there who would know it.
             if isinstance(item, e.SessionLimits) and item.limits is not None:
                 await self.learn(root, item.limits, journal)
-        is_new = info.run_id not in self.work and (before is not None or not loaded.after)
+        is_whole = not loaded.after or begun_at(loaded.events) is not None
+        is_new = info.run_id not in self.work and (before is not None or is_whole)
         if is_new and self.times(info.agent, self.by_root.get(root)):
             whole = loaded if before is None else await journal.load(info.run_id)
             self.work[info.run_id] = _work_of(() if whole is None else whole.events)
@@ -321,12 +324,13 @@ class TreeAccounts:
         if loaded.info.parent_run_id is None:
             if before is not None:
                 return _limits_in(loaded.events, before.limits) or self.default
-            if loaded.after:  # It was in memory before, and had none then.
-                return self.default
+            if loaded.after and begun_at(loaded.events) is None:
+                return self.default  # It was in memory before, and had none then.
             return _limits_in(loaded.events, None) or self.default
         found = None
-        async for events in _pages(journal, loaded.info.root_run_id, _TAKEN):
-            found = _limits_in(events, found)
+        async with aclosing(_pages(journal, loaded.info.root_run_id, _TAKEN)) as pages:
+            async for events in pages:
+                found = _limits_in(events, found)
         return found or self.default
 
     async def _read(self, root: str, limits: Limits | None, journal: Journal) -> TreeAccount:
@@ -337,10 +341,15 @@ class TreeAccounts:
                 run = await journal.load(info.run_id)
                 events = () if run is None else run.events
                 account.note_work(info.run_id, _work_of(events).run)
-            spent = NOTHING_SPENT
+            base, spent = None, NOTHING_SPENT
             async for events in _pages(journal, info.run_id, _CALLS):
                 for event in events:
-                    spent = with_event(spent, event)
+                    if isinstance(event, e.AgentBase):  # Calls before it may have gone.
+                        base, spent = event, NOTHING_SPENT
+                    else:
+                        spent = with_event(spent, event)
+            if base is not None:
+                spent = thread_of(base).spent + spent
             account.note(info.run_id, info.parent_run_id, spent)
         known = self.by_root.get(root)
         if known is not None:  # Made meanwhile.
@@ -393,7 +402,9 @@ def _limits_of(definitions: Definitions, agent: str) -> Sequence[Limits | None]:
 def _limits_in(events: Iterable[Event], found: Limits | None) -> Limits | None:
     """What a root's own lane says that its tree may use; until then ``found``."""
     for event in events:
-        if isinstance(event, e.SessionTaken):
+        if isinstance(event, e.AgentBase):
+            found = thread_of(event).limits
+        elif isinstance(event, e.SessionTaken):
             for item in event.items:
                 if isinstance(item, e.SessionOpen | e.SessionLimits):
                     found = item.limits
@@ -409,6 +420,8 @@ def _work_of(events: Iterable[Event]) -> Work:
     for event in events:
         if isinstance(event, e.AgentStep):
             work.run += event.worked
+        elif isinstance(event, e.AgentBase) and thread is EMPTY:
+            work.run = event.worked
         if works and not isinstance(event, e.AgentRestore):
             work.run += max(0, event.at - last)
         turn = thread.turn
@@ -422,7 +435,7 @@ def _work_of(events: Iterable[Event]) -> Work:
 
 async def _pages(
     journal: Journal, run_id: str, types: frozenset[str]
-) -> AsyncIterator[Sequence[Event]]:
+) -> AsyncGenerator[Sequence[Event], None]:
     """The events of some types in a run's lanes, in order."""
     selection = Selection(run_id=run_id, match=types.__contains__)
     position, end = 0, journal.tip

@@ -19,6 +19,7 @@ import anyio
 
 from hubbub.agents.code.lifecycle import CodeThread, fold_code_all, start_if_missing
 from hubbub.agents.definitions.agent import AgentDefinition
+from hubbub.agents.state.bases import begun_at
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import EMPTY, Thread
 from hubbub.agents.turn.crash_limit import CONTEXT_ONLY, crash_limit_failure, questions, waited
@@ -392,8 +393,8 @@ class Loader:
             self._lend_again(lane)
             return
         self._quarantine.release(run_id)
-        code = fold_code_all(CodeThread(), events)
-        if missing := start_if_missing(code):  # A code agent was to say itself that it starts.
+        missing = start_if_missing(fold_code_all(CodeThread(), events))
+        if missing and begun_at(events) is None:  # A code agent was to say itself that it starts.
             events = (*events, *lane.append(missing).events)
         run = ModelRun(self._shared, lane, fold_all(EMPTY, events), is_careful=True)
         self._live.by_id[run.lane.run_id] = run

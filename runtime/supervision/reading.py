@@ -35,7 +35,8 @@ class RunReading:
                 return None
             thread = fold_all(thread, loaded.events)
             # What looks into the past needs more of it.
-            if not (thread.is_at_work or self._is_gone(thread, loaded)):
+            needs_more = thread.is_at_work or self._is_gone(thread, loaded)
+            if loaded.after == seq and not needs_more:
                 return ReadRun(loaded, thread)
         loaded, before = await load_run(journal, run_id)
         if loaded is None or before is None:

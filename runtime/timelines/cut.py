@@ -12,7 +12,8 @@ Rules
 * Which of a step's calls need a person's approval was decided with the step.  Where the cut is
   before that is on record, it is known all the same (``asked``).
 * Nothing damaged is taken: every event is checked as ``hubbub fsck`` does.
-* Runs of code agents that have not ended at the cut cannot be taken.
+* Runs of code agents that have not ended at the cut cannot be taken; nor can runs whose records of
+  then have gone with their old turns.
 """
 
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ from hubbub.hub.errors import CallerError, StoreFailed, UnknownRun
 from hubbub.hub.events import Event
 from hubbub.hub.events.codec import encode_event
 from hubbub.hub.store.reader import EventRow, RunRow, StoreReader, decoded, own_lane
-from hubbub.runtime.inspection.replay import NoSuchRecord
+from hubbub.runtime.inspection.replay import GoneRecord, NoSuchRecord
 from hubbub.runtime.stores.exchange.lanes import Lane, Lanes
 
 __all__ = ["CutRun", "CutTree", "NoFork", "cut_tree"]
@@ -71,7 +72,8 @@ def cut_tree(store: StoreReader, run_id: str, seq: int | None) -> CutTree:
     """The tree of a root after record ``seq`` of its own lane.  By default as it is now, with what
     waits in its inboxes; of one that has ended as it was before the records of its end.
 
-    Raises ``UnknownRun``, ``NoSuchRecord``, ``NoFork``, and ``StoreFailed`` for what is damaged.
+    Raises ``UnknownRun``, ``NoSuchRecord``, ``GoneRecord``, ``NoFork``, and ``StoreFailed`` for
+    what is damaged.
     """
     with store.one_moment():
         row = store.row(run_id)
@@ -84,12 +86,23 @@ def cut_tree(store: StoreReader, run_id: str, seq: int | None) -> CutTree:
         if seq is None and row.inbox == "open":
             return _Cut(store, row, last).whole()
         wanted = last if seq is None else seq
+        if 0 < wanted < (first := first_behind_gap(store, run_id)):
+            raise GoneRecord(run_id, wanted, first)
         if not 0 <= wanted <= row.seq:
             raise NoSuchRecord(run_id, wanted, row.seq)
         if wanted > last:
             why = f"it is at its end after record {wanted}; fork it after one from 0 to {last}"
             raise NoFork(run_id, why)
         return _Cut(store, row, wanted).tree()
+
+
+def first_behind_gap(store: StoreReader, run_id: str) -> int:
+    """The number of the base before which records of a run have gone; 0 where none have."""
+    for base in store.bases(run_id, limit=1):
+        before = store.event_rows((run_id,), until=base.position - 1, backwards=True)
+        last = next((row.seq for row in before if row.lane == "own"), 0)
+        return base.seq if base.seq > last + 1 else 0
+    return 0
 
 
 def _last_open(store: StoreReader, run_id: str) -> int:
@@ -238,6 +251,8 @@ class _Cut:
             self._put(event)
 
     def _check(self, run_id: str, run: CutRun) -> None:
+        if run_id != self._root.run_id and run.lane.seq < first_behind_gap(self._store, run_id):
+            raise NoFork(run_id, "its records of then have gone with its old turns; fork later")
         if run.lane.has_ended:
             return
         began = self._store.latest(run_id, (e.SessionStart.type,))

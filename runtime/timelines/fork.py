@@ -24,6 +24,7 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hubbub.agents.state.bases import thread_of, with_thread
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.prompts import WITHDRAWN, ends_of
 from hubbub.agents.state.thread import Thread
@@ -122,7 +123,24 @@ class _Renamed:
             changed["prompt_id"] = f"{self._given[asker]}.{rest}"
         if isinstance(event, e.SessionTaken | e.SessionDropped):
             changed["items"] = tuple([self._in_fields(item) for item in event.items])
-        return replace(event, **changed) if changed else event
+        event = replace(event, **changed) if changed else event
+        if isinstance(event, e.AgentBase):
+            return self._in_base(event)  # type: ignore[return-value]
+        return event
+
+    def _in_base(self, base: e.AgentBase) -> e.AgentBase:
+        """A base whose state names runs by ids that somebody has chosen."""
+        thread, new = thread_of(base), self._given.get
+        origin, family = thread.origin, thread.family
+        parent = origin.parent_run_id
+        origin = replace(
+            origin, run_id=new(origin.run_id, origin.run_id),
+            root_run_id=new(origin.root_run_id, origin.root_run_id),
+            parent_run_id=None if parent is None else new(parent, parent),
+        )  # fmt: skip
+        children = [replace(x, run_id=new(x.run_id, x.run_id)) for x in family.children]
+        family = replace(family, children=tuple(children)) if children else family
+        return with_thread(base, replace(thread, origin=origin, family=family))
 
 
 def _placed(event: _E, given: ForkedAs, *, began: bool) -> _E:
@@ -141,6 +159,11 @@ def _placed(event: _E, given: ForkedAs, *, began: bool) -> _E:
             return replace(
                 event, session_key=given.session_key, name="", correlation_id="", once=once
             )
+        case e.AgentBase():
+            thread = thread_of(event)
+            origin = replace(thread.origin, name="", is_conversation=True)
+            thread = replace(thread, once=False, origin=origin)
+            return with_thread(event, thread)  # type: ignore[return-value]
         case e.SessionTaken():
             items = tuple([_placed(item, given, began=began) for item in event.items])
             return replace(event, items=items)

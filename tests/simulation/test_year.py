@@ -13,6 +13,7 @@ from support.pruned_stores import DAY, counted_calls, problems
 from hubbub import (
     Agent,
     AgentDefinition,
+    Compaction,
     Cron,
     Document,
     FunctionModel,
@@ -20,6 +21,7 @@ from hubbub import (
     Retention,
     Runtime,
 )
+from hubbub.agents.model import ModelReply, ModelRequest, Usage
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.reader import StoreReader
 from hubbub.runtime.stores.open import open_reader
@@ -28,6 +30,8 @@ pytestmark = pytest.mark.anyio
 
 ENDED, SILENT, MONTH = 10, 20, 30
 RULES = b"Keep what comes with a bill. " * 100
+ASKED = 60
+"""How often an agent is asked in a month that lives all year."""
 KEPT = Retention(ended=ENDED * DAY, silent=SILENT * DAY)
 
 
@@ -150,3 +154,70 @@ async def test_a_store_is_as_large_and_a_day_costs_as_much_after_a_year(
     # What lives is as large as what it has said.
     assert last.file - first.file <= 2 * (last.cron - first.cron) + 100_000
     assert last.calls <= first.calls * 1.1
+
+
+class Books(Struct, kw_only=True):
+    """One agent that lives all year: a schedule wakes it each day, and it is asked now and then.
+
+    Its context has a limit, as that of any agent that is to live so long.
+    """
+
+    store: str
+    ports: Ports
+    retention: Retention | None
+    months: list[Month] = field(default_factory=list)
+
+    async def live(self, months: int) -> None:
+        for month in range(months):
+            cron = Cron("books", "0 9 * * *", "clerk", "Close the books of yesterday.")
+            options: Any = {"schedules": [cron], "retention": self.retention, "ports": self.ports}
+            async with Runtime([summed_up()], store=self.store, **options) as rt:
+                run = await rt.start("clerk", session_key="books")
+                for hour in range(ASKED - 1):
+                    text = f"{month}-{hour}: {'12 euros for tea. ' * 10}"
+                    await run.ask(Message(text, key=f"{month}-{hour}"))
+                    await anyio.sleep(MONTH * DAY / ASKED)
+                with counted_calls() as counted:
+                    await run.ask("one more")
+                await anyio.sleep(DAY)
+            self._measure(counted[0])
+
+    def _measure(self, calls: int) -> None:
+        assert problems(self.store) == []
+        sizes = [0, 0]
+        with open_reader(self.store) as reader:
+            cron = {row.run_id for row in reader.rows() if row.kind == "cron"}
+            for row in reader.event_rows():
+                if row.lane != "hub":
+                    sizes[row.run_id in cron] += len(row.body)
+        file = (Path(self.store.removeprefix("sqlite:")) / "hubbub.db").stat().st_size
+        month = Month(file=file, contents=0, cron=sizes[1], other=sizes[0], calls=calls)
+        self.months.append(month)
+
+
+def summed_up() -> AgentDefinition:
+    def answer(request: ModelRequest) -> ModelReply:
+        shown = sum(len(getattr(each, "content", "")) for each in request.messages)
+        return ModelReply(text="Noted.", usage=Usage(input_tokens=shown // 4, output_tokens=2))
+
+    limit = Compaction(window=500)
+    return Agent("clerk", "You keep the books.", model=FunctionModel(answer), compaction=limit)
+
+
+@pytest.mark.parametrize("months", [4, pytest.param(12, marks=pytest.mark.long)])
+async def test_what_one_living_run_keeps_is_as_large_after_a_year(
+    tmp_path: Path, ports: Ports, months: int
+) -> None:
+    retention = Retention(ended=ENDED * DAY, keep_turns=10)
+    kept = Books(store=f"sqlite:{tmp_path / 'kept'}", ports=ports, retention=retention)
+    await kept.live(months)
+    whole = Books(store=f"sqlite:{tmp_path / 'whole'}", ports=ports, retention=None)
+    await whole.live(2)
+    first, last = kept.months[2], kept.months[-1]
+    assert last.cron <= first.cron * 1.15 and last.other <= first.other * 1.15
+    assert last.calls <= first.calls * 1.1
+    assert whole.months[-1].cron + whole.months[-1].other > 3 * (last.cron + last.other)
+    # Of each thing that was asked its key is known as long as the run is, and of each day of the
+    # schedule that it was due; of all else nothing is left.
+    asked = (months - 3) * (ASKED + MONTH)
+    assert last.file - first.file <= asked * 200

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct, field
 
+from hubbub.agents.state.bases import base_behind_gap
 from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue, OperatorError
 from hubbub.hub.events import Event
@@ -187,6 +188,11 @@ def read_recording(path: Path) -> Recording:
         raise BadRecording(f"{path} line {count + 1}", str(error)) from error
     if not is_whole or root not in runs or not runs[root].inbox:
         raise BadRecording(str(path), "the export is incomplete")
+    for run_id, lanes in runs.items():
+        if base_behind_gap(x.event for x in lanes.own):
+            raise BadRecording(
+                str(path), f"old turns of run {run_id} have gone; nothing plays them"
+            )
     for item, placed in taken:
         if item.run_id in runs:
             runs[item.run_id].taken[item.seq] = placed

@@ -3,7 +3,8 @@
     hubbub-export   what this is, of which format, from which store
     run             a run's row, those above come first
     event           a durable event of one of them, both lanes, in the store's order
-    accepted        a key under which an item was accepted, by the item's number
+    accepted        a key under which an item was accepted, by the item's number; of an item that
+                    has gone, by a number that stands for what it said
     content         a file that an event names, by digest, base64
     end             how many lines there were: an export that was cut off is noticed
 
@@ -14,7 +15,6 @@
 """
 
 import hashlib
-import zlib
 from base64 import b64encode
 from collections.abc import Generator, Iterator, Sequence
 from typing import Final, TypeAlias
@@ -23,6 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from hubbub.hub.errors import OperatorError, StoreFailed
+from hubbub.hub.events.checksums import checksum_after
 from hubbub.hub.events.descriptors import read_descriptor
 from hubbub.hub.events.files import kept_contents
 from hubbub.hub.store.journal import RunStatus
@@ -78,11 +79,15 @@ class EventLine(_Line, frozen=True, kw_only=True, tag="event", omit_defaults=Tru
     """Its position in its store, in an open export: several of these have one order."""
 
 
-class AcceptedLine(_Line, frozen=True, kw_only=True, tag="accepted"):
+class AcceptedLine(_Line, frozen=True, kw_only=True, tag="accepted", omit_defaults=True):
+    """A key under which item ``seq`` was accepted; or, of one that has gone, what is known of it
+    (``AcceptedRow.number``)."""
+
     run_id: str
     source: str
     key: str
-    seq: int
+    seq: int = 0
+    number: int = 0
 
 
 class ContentLine(_Line, frozen=True, kw_only=True, tag="content"):
@@ -133,7 +138,9 @@ def _lines(store: StoreReader, run_id: str, contents: bool) -> Iterator[ExportLi
         yield EventLine(event=event)
     for each in run_ids:
         for known in store.accepted(each):
-            yield AcceptedLine(run_id=each, source=known.source, key=known.key, seq=known.seq)
+            yield AcceptedLine(
+                run_id=each, source=known.source, key=known.key, seq=known.seq, number=known.number
+            )
     for digest in sorted(digests) if contents else ():
         yield ContentLine(digest=digest, content=_content(store, digest))
 
@@ -172,7 +179,7 @@ def _events(store: StoreReader, run_ids: list[str], digests: set[str]) -> Iterat
         if row.lane == "hub":
             continue
         if row.crc is not None:
-            chains[row.run_id] = zlib.crc32(row.body, chains[row.run_id])
+            chains[row.run_id] = checksum_after(chains[row.run_id], row.type, row.body)
             if chains[row.run_id] != row.crc:
                 raise StoreFailed(
                     store.place,

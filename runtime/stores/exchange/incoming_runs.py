@@ -27,9 +27,10 @@ from hubbub.hub.addressing import can_be_known_by, is_run_id
 from hubbub.hub.delivery.ended_prompts import asker_of
 from hubbub.hub.errors import BadValue, OperatorError
 from hubbub.hub.errors.copied import CopiedWhole
-from hubbub.hub.events import AgentChild, SessionPrompt, SessionPromptEnd
+from hubbub.hub.events import SessionPrompt, SessionPromptEnd
 from hubbub.hub.events.codec import decode_event
 from hubbub.hub.events.descriptors import encode_descriptor, kind_of_descriptor, read_descriptor
+from hubbub.hub.store.inbox_rules import MAX_NUMBER
 from hubbub.hub.store.intake import RunIntake
 from hubbub.hub.store.journal import Addressing
 from hubbub.hub.store.reader import IMPORTED, RunRow, own_lane
@@ -44,7 +45,7 @@ from hubbub.runtime.stores.exchange.export import (
     HeaderLine,
     RunLine,
 )
-from hubbub.runtime.stores.exchange.lanes import Lane, Lanes
+from hubbub.runtime.stores.exchange.lanes import Lane, Lanes, knows_child
 from hubbub.runtime.stores.exchange.run_check import RunCheck
 from hubbub.runtime.stores.exchange.tree_check import TreeCheck
 
@@ -96,9 +97,10 @@ class _Incoming:
         self.asked: dict[str, SessionPrompt] = {}
         """The prompts that its calls wait for."""
 
-    def check(self, seq: int) -> None:
-        """Raise ``ImportProblem`` for the number of no item that has come."""
-        if not 0 < seq <= self.items:
+    def check(self, seq: int, gone: range = range(0)) -> None:
+        """Raise ``ImportProblem`` for the number of no item that has come; those that have ``gone``
+        have not."""
+        if seq in gone or not 0 < seq <= self.items + len(gone):
             raise ImportProblem(f"run {self.line.run_id} has no item {seq} in its inbox")
 
 
@@ -221,11 +223,17 @@ class IncomingRuns:
         run = self._runs.get(line.run_id)
         if run is None:
             raise ImportProblem(f"a key of run {line.run_id!r}, which is not in the export")
-        run.check(line.seq)
-        item = self._reader.item(line.run_id, line.seq)
-        if item is None or not can_be_known_by(item, line.source, line.key):
-            raise ImportProblem(f"run {line.run_id}: in {line.seq} has another key in its body")
-        if not self._intake.put_key(line.run_id, line.source, line.key, line.seq):
+        lane = self._lanes.runs.get(line.run_id)
+        gone = range(0) if lane is None else lane.gone
+        if line.number:
+            if not (gone and 0 < line.number <= MAX_NUMBER):
+                raise ImportProblem(f"run {line.run_id}: key {line.key!r} is of no item that went")
+        else:
+            run.check(line.seq, gone)
+            item = self._reader.item(line.run_id, line.seq)
+            if item is None or not can_be_known_by(item, line.source, line.key):
+                raise ImportProblem(f"run {line.run_id}: in {line.seq} has another key in its body")
+        if not self._intake.put_key(line.run_id, line.source, line.key, line.seq, line.number):
             raise ImportProblem(f"run {line.run_id}: key {line.key!r} comes twice")
 
     def _content(self, line: ContentLine) -> bytes:
@@ -296,7 +304,7 @@ class IncomingRuns:
         if len(set(line.waiting)) < len(line.waiting):
             raise ImportProblem(f"run {line.run_id}: an item waits twice", run.at)
         for seq in line.waiting:
-            run.check(seq)
+            run.check(seq, lane.gone)
         self._intake.put_run(row_of(line, lane), line.waiting)
 
     def _note_prompts(self, run: _Incoming) -> None:
@@ -345,8 +353,7 @@ class IncomingRuns:
         """Whether a run of the store, if it is there, has a child on record."""
         if self._reader.row(parent) is None:
             return True
-        events = own_lane(self._reader, parent)
-        return any(isinstance(x, AgentChild) and x.child_run_id == run_id for x in events)
+        return any(knows_child(event, run_id) for event in own_lane(self._reader, parent))
 
     def _note_conflict(self, conflicts: dict[str, str], run: _Incoming) -> None:
         """A conversation has one open run, and so has a user, a cron task, the heartbeat."""

@@ -6,7 +6,8 @@ Rules
 -----
 * Checksums form a chain: one for each run, over both of its lanes, and one for the hub's lane.  A
   damaged event is one problem; the check continues with the next event.
-* Each lane numbers its events from 1 without a gap.
+* Each lane numbers its events from 1 without a gap; but for one, from how the run began to a base,
+  which says how many items had come to the in lane by then.
 * A body is an event whose fields agree with the columns of its row.  All events of a run name the
   same parent.
 * An in lane holds only inbox items, and the first one opens the run; an own lane holds none but
@@ -16,7 +17,6 @@ Rules
   its run has ended: what waited then was moved or is left over.
 """
 
-import zlib
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from msgspec.structs import force_setattr
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import (
     CATALOGUE,
+    AgentBase,
     AgentChild,
     AgentComplete,
     AgentHandoff,
@@ -37,6 +38,7 @@ from hubbub.hub.events import (
     SessionOpen,
     SessionTaken,
 )
+from hubbub.hub.events.checksums import checksum_after
 from hubbub.hub.events.codec import decode_event
 from hubbub.hub.events.files import file_problem, files_of, kept_contents, parts_of
 from hubbub.hub.events.given_tools import given_tools_problem
@@ -47,7 +49,7 @@ from hubbub.hub.events.sessions import IN_BOTH_LANES
 from hubbub.hub.store.reader import EventRow
 from hubbub.hub.texts import readable
 
-__all__ = ["FROM_BACKUP", "Lane", "Lanes", "Problem"]
+__all__ = ["FROM_BACKUP", "Lane", "Lanes", "Problem", "knows_child"]
 
 FROM_BACKUP: Final = (
     "restore the store from a backup, or import an export of the run with --replace"
@@ -78,8 +80,8 @@ class Lane:
     """The state of a run's two lanes, or of the hub's lane, after the events so far."""
 
     __slots__ = (
-        "agents", "born", "chains", "children", "has_ended", "in_seq", "is_clear", "is_dense",
-        "is_sound", "name", "opened", "parent", "root", "seq", "untaken",
+        "agents", "born", "chains", "children", "gone", "has_ended", "in_seq", "is_clear",
+        "is_dense", "is_sound", "name", "opened", "parent", "root", "seq", "untaken",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -88,6 +90,8 @@ class Lane:
         self.in_seq = 0
         self.born = 0
         """The position of the first event."""
+        self.gone = range(0)
+        """The numbers of items of the in lane that have gone, behind a base."""
         self.chains: tuple[int, ...] = (0,)
         """What the last event's checksum may be: as written and, if it differs, as computed.
         Either the event or its checksum has changed; the next event shows which."""
@@ -137,7 +141,10 @@ class Lanes:
             where = f"{where}: run {lane.name}"
         if not isinstance(body, bytes):
             body = b""
-        yield from _chained(lane, where, crc, body)
+        yield from _chained(lane, where, type_, crc, body)
+        has_gone = type_ == AgentBase.type and lane.seq < 2 and isinstance(seq, int)
+        if has_gone:
+            lane.seq = seq - 1
         yield from _numbered(lane, where, name, seq)
         lane.born = lane.born or position
         try:
@@ -154,6 +161,10 @@ class Lanes:
         columns = (type_, name, seq, run, root)
         if said != columns:
             yield Problem(where, f"its body says {said} and its columns {columns}", FROM_BACKUP)
+        if has_gone and isinstance(event, AgentBase):
+            lane.gone = range(lane.in_seq + 1, event.inbox + 1)
+            lane.in_seq = event.inbox
+            lane.untaken.clear()
         if name in ("own", "in") and (what := _foreign(lane, position, event)):
             yield Problem(where, what, FROM_BACKUP)
         yield from self._follow(lane, name, seq, where, event)
@@ -177,11 +188,17 @@ class Lanes:
             lane.has_ended = True
         elif isinstance(event, AgentChild):
             lane.children.add(event.child_run_id)
+        elif isinstance(event, AgentBase):
+            lane.children.update(event.children)
+            if event.inbox != lane.in_seq and lane.is_dense:
+                what = f"it counts {event.inbox} items of its inbox, {lane.in_seq} came before it"
+                yield Problem(where, what, FROM_BACKUP)
 
     def _taken(self, run_id: str, seq: int) -> str:
         """Take an item, for its run or for a frame; why that is invalid, empty if it is valid."""
         lane = self.runs.get(run_id)
-        if lane is None:  # A frame may have come here in an export without those above it.
+        # A frame may have come here in an export without those above it.
+        if lane is None or seq in lane.gone:
             return ""
         if lane.untaken.pop(seq, None) is not None and not lane.has_ended:
             return ""
@@ -202,6 +219,13 @@ class Lanes:
             lane = self.runs[run_id] = Lane(run_id)
             lane.root = root_run_id
         return lane
+
+
+def knows_child(event: Event, run_id: str) -> bool:
+    """Whether an event says that its run has started another one."""
+    if isinstance(event, AgentBase):
+        return run_id in event.children
+    return isinstance(event, AgentChild) and event.child_run_id == run_id
 
 
 def _foreign(lane: Lane, position: Any, event: Event) -> str:
@@ -249,10 +273,10 @@ _OURS: Final = frozenset(CATALOGUE)
 """Others may be of a later version, which knows what it does."""
 
 
-def _chained(lane: Lane, where: str, crc: Any, body: bytes) -> Iterator[Problem]:
+def _chained(lane: Lane, where: str, type_: Any, crc: Any, body: bytes) -> Iterator[Problem]:
     if crc is None:  # The store keeps no checksums.
         return
-    found = [zlib.crc32(body, chain) for chain in lane.chains]
+    found = [checksum_after(chain, type_, body) for chain in lane.chains]
     if crc in found:
         lane.chains = (crc,)
         return

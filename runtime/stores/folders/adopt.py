@@ -16,7 +16,6 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from hubbub.hub.events import AgentChild
 from hubbub.hub.events.descriptors import (
     encode_descriptor,
     is_addressed,
@@ -31,6 +30,7 @@ from hubbub.hub.store.reader import StoreReader, own_lane
 from hubbub.hub.texts import readable
 from hubbub.runtime.stores.exchange.export import FORMAT, EndLine, EventLine, HeaderLine, write_line
 from hubbub.runtime.stores.exchange.incoming_runs import ImportProblem, IncomingRuns
+from hubbub.runtime.stores.exchange.lanes import knows_child
 from hubbub.runtime.stores.exchange.run_check import READ_ERRORS
 from hubbub.runtime.stores.folders.disk import Disk
 from hubbub.runtime.stores.folders.files import FolderFiles
@@ -125,8 +125,7 @@ def _knows_child(reader: StoreReader) -> Callable[[str, str], bool]:
 
     def knows(parent: str, run_id: str) -> bool:
         try:
-            events = own_lane(reader, parent)
-            return any(isinstance(x, AgentChild) and x.child_run_id == run_id for x in events)
+            return any(knows_child(event, run_id) for event in own_lane(reader, parent))
         except READ_ERRORS:  # The parent is damaged, and its child stays one of it.
             return True
 

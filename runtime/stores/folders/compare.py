@@ -5,6 +5,7 @@ the folder's files                          ─┴►  Findings
 
 Rules
 -----
+* Of turns that have gone from the database, behind a base, the history keeps what it has.
 * A folder that a process has left *behind* the database says what was once so: files that are not
   there yet, lines that are missing at the end, a state of fewer events.  Everything else that it
   should not say is damage, or somebody's doing.
@@ -14,10 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hubbub.agents.folders.history import follow
+from hubbub.agents.folders.history_lines import Line
 from hubbub.agents.folders.stack_frame_meta import StackFrameMeta
 from hubbub.agents.folders.state_file import Record, StateText, begin, read_state, write_state
+from hubbub.agents.state.bases import base_behind_gap
 from hubbub.agents.state.thread import EMPTY, Thread
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import Event
@@ -28,7 +32,7 @@ from hubbub.hub.values import Json
 from hubbub.runtime.stores.folders.conversations import NAME, ContextFiles, Looked
 from hubbub.runtime.stores.folders.disk import MAX_JSON, Disk
 from hubbub.runtime.stores.folders.files import MISSING, FolderFiles
-from hubbub.runtime.stores.folders.lines import HISTORY, Compared, compare, problem_in
+from hubbub.runtime.stores.folders.lines import HISTORY, Compared, compare, problem_in, read_history
 
 __all__ = ["Findings", "look"]
 
@@ -81,6 +85,9 @@ def look(
     """
     record, lines = follow(begin(info), events)
     data = disk.read(f"{path}/history.jsonl")
+    if (base := base_behind_gap(events)) and data is not None:
+        lines = _with_gone(data, lines, base)
+        record = _with_idle(disk, path, record)
     history = compare(data, lines, HISTORY)
     size = len(history.instead) if history.instead is not None else len(data or b"")
     size += len(history.more)
@@ -113,6 +120,26 @@ def look(
         problems=tuple(problems), behind=frozenset(behind),
         stands=stands.record if stands and stands.history_bytes == len(data or b"") else None,
     )  # fmt: skip
+
+
+def _with_gone(data: bytes, lines: Sequence[Line], base: int) -> tuple[Line, ...]:
+    """The lines of a run and, of its turns that have gone before a base, those that stand there."""
+    began = [line for line in lines if line.seq < base]
+    first = began[-1].seq if began else 0
+    gone = [line for line in read_history(data).lines if first < line.seq < base]
+    return (*began, *gone, *lines[len(began) :])
+
+
+def _with_idle(disk: Disk, path: str, record: Record) -> Record:
+    """The record of a run of which turns have gone, with the children that have been idle since:
+    only its state says which these are."""
+    try:
+        stands = read_state(disk.read(f"{path}/state.json", MAX_JSON) or b"").record
+    except BadValue:
+        return record
+    if (stands.seq, stands.in_seq) == (record.seq, record.in_seq):
+        return replace(record, idle=stands.idle)
+    return replace(record, idle=tuple(dict.fromkeys((*stands.idle, *record.idle))))
 
 
 def _was_so(files: FolderFiles, path: str, name: str, events: Sequence[Event]) -> bool:

@@ -8,7 +8,8 @@ Rules
   of the run is the one that counts.  Contents of files are in ``files/``.
 * What a batch adds ends with the run.  What comes behind the last such line was torn off while it
   was written: it is passed over, and written again.
-* Everything comes from the store, in the form and the order in which it is kept there.
+* Everything comes from the store, in the form and the order in which it is kept there.  What has
+  gone from the store, behind a base, stays here.
 """
 
 from collections import OrderedDict
@@ -18,6 +19,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from hubbub.hub.events import AgentBase
 from hubbub.hub.store.reader import IMPORTED, EventRow, RunRow, StoreReader
 from hubbub.runtime.stores.exchange.export import (
     FORMAT,
@@ -206,22 +208,25 @@ class RunFiles:
             return _Looked(_File(), (1, "is no export of this run from this store"))
         file, at = _File(size=len(header) + 1), len(header) + 1
         events, position, whole = self._events(run_id), 0, 0
+        due, own = next(events, None), 0
         for number, line in enumerate(lines, 2):
             at += len(line) + 1
             if at > len(data):  # Without its end.
                 break
             if line.startswith(_EVENT):
-                event = next(events, None)
-                if event is None or line + b"\n" != _line(event):
+                if due is not None and _is_before_gap(line, due, own):
+                    continue  # It has gone from the store.
+                if due is None or line + b"\n" != _line(due):
                     return self._differs(lines, number, file)
-                position = event.position
+                position, own = due.position, due.seq if due.lane == "own" else own
+                due = next(events, None)
             elif line.startswith(_RUN):
                 file = _File(position=position, size=at, last=line + b"\n")
                 whole = number
         if file.size < len(data):
             what = f"torn off behind line {whole or 1}; it is written again"
             return _Looked(file, (whole + 1, what), is_behind=True, is_torn=True)
-        if next(events, None) is not None:
+        if due is not None:
             return _Looked(file, (0, "lines are missing at its end"), is_behind=True)
         row = self._reader.row(run_id)
         waiting = [item.seq for item in self._reader.waiting(run_id)]
@@ -235,6 +240,17 @@ class RunFiles:
             what = "torn off; it is written again"
             return _Looked(file, (number, what), is_behind=True, is_torn=True)
         return _Looked(_File(), (number, "says something else than the store"))
+
+
+def _is_before_gap(line: bytes, due: EventRow, own: int) -> bool:
+    """Whether a line is of an event that has gone before the one that is due, which is a base and
+    not the next one behind own record ``own``."""
+    if due.type != AgentBase.type or due.seq <= own + 1:
+        return False
+    try:
+        return _decoder.decode(line).position < due.position
+    except msgspec.MsgspecError:
+        return False
 
 
 def _line(row: EventRow) -> bytes:

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from hubbub.hub.events import InLane
 from hubbub.hub.events.codec import decode_event
+from hubbub.hub.store.inbox_rules import Settled
 from hubbub.hub.store.journal import Commit, Delivery
 from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
 from hubbub.runtime.stores.sql.connection import SqlCursor
@@ -81,7 +82,7 @@ class PostgresRows(StoredRows):
         self._absent: set[str] = set()
         """Runs that there are none of, as far as the batch goes."""
         self._unnumbered: set[str] = set()
-        self._accepted: dict[_Key, InLane | None] = {}
+        self._accepted: dict[_Key, InLane | Settled | None] = {}
         self._requested: dict[str, str] = {}
         self._free: list[int] = []
         """Numbers that are this process's to give, the next one last."""
@@ -162,9 +163,9 @@ class PostgresRows(StoredRows):
                     continue
                 self._rows[run_id] = row
                 self._versions[run_id] = version
-        for run_id, source, key, body in asked.accepted or ():
+        for run_id, source, key, position, body in asked.accepted or ():
             try:
-                item = decode_event(body)
+                item = Settled(-position) if position < 0 else decode_event(body)
             except READ_ERRORS:
                 del self._accepted[run_id, source, key]
                 continue
@@ -236,7 +237,7 @@ class PostgresRows(StoredRows):
         row = self._rows.get(run_id)
         return None if row is None else row.root
 
-    def known(self, row: Row, source: str, key: str) -> InLane | None:
+    def known(self, row: Row, source: str, key: str) -> InLane | Settled | None:
         asked = (row.run_id, source, key)
         if asked in self._accepted:
             return self._accepted[asked]
@@ -357,11 +358,11 @@ _SELECT_NEW_ITEMS: Final = (
 )
 _SELECT_WAITING_SEQS: Final = "SELECT run, seq FROM waiting WHERE run = ANY(?)"
 _SELECT_ACCEPTED: Final = (
-    "SELECT address.run_id, accepted.source, accepted.key, event.body "
+    "SELECT address.run_id, accepted.source, accepted.key, accepted.position, event.body "
     "FROM unnest(?::text[], ?::text[], ?::text[]) AS wanted (run_id, source, key) "
     "JOIN address ON address.run_id = wanted.run_id "
     "JOIN accepted ON accepted.run = address.number AND accepted.source = wanted.source "
-    "AND accepted.key = wanted.key JOIN event ON event.position = accepted.position"
+    "AND accepted.key = wanted.key LEFT JOIN event ON event.position = accepted.position"
 )
 _SELECT_NUMBERS: Final = "SELECT run_id, number FROM address WHERE run_id = ANY(?)"
 _SELECT_NOTES: Final = "SELECT key, value FROM note WHERE key = ANY(?)"

@@ -150,9 +150,12 @@ def prune_store(
     No runtime may be at work on it.  With ``export`` each is written into that folder first, as
     ``hubbub export`` does, and is on the disk before anything goes.  A tree that cannot be exported
     stays.  ``silent`` is for a runtime: here it changes nothing.  Raises ``BadValue`` for a text
-    that names no store, and for ``silent`` alone, and ``OperatorError`` where there is
-    none, where it is in use, or where it cannot be written: what has gone by then is gone whole.
+    that names no store, for ``keep_turns``, and for ``silent`` alone, and ``OperatorError`` where
+    there is none, where it is in use, or where it cannot be written: what has gone by then is gone
+    whole.
     """
+    if retention.keep_turns is not None:
+        raise BadValue("keep_turns", "only a runtime lets turns go: the run itself writes its base")
     if not retention.removes:
         raise BadValue("retention", "only a runtime ends what is silent; give ended, or keep_last")
     with open_reader(store):  # Where there is none, nothing is made for it.

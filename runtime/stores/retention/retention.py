@@ -51,7 +51,8 @@ class Retention(Struct, frozen=True, kw_only=True):
     last, however old and large they are.  With both, a tree goes when neither keeps it.
     ``max_bytes`` is what the events of the store may take: beyond it the oldest go before their
     time.  ``silent`` is after how long a runtime ends a tree of which nothing was heard, and in
-    which nothing is to be done: it has ended from then on.
+    which nothing is to be done: it has ended from then on.  ``keep_turns`` is how many turns at
+    least are kept of a run that lives: older ones go, behind a record of what it had come to.
 
     Times are a ``timedelta``, seconds, or a text (``"30d"``), sizes bytes or a text (``"10GB"``);
     they read as seconds and bytes.  Raises ``BadValue`` for a limit that is not positive, and where
@@ -62,23 +63,27 @@ class Retention(Struct, frozen=True, kw_only=True):
     silent: Span | None = None
     keep_last: int | None = None
     max_bytes: Size | None = None
+    keep_turns: int | None = None
 
     def __post_init__(self) -> None:
-        if not (self.removes or self.silent is not None):
+        if not (self.removes or self.silent is not None or self.keep_turns is not None):
             raise BadValue(
-                "retention", "it says nothing; give ended, silent, keep_last or max_bytes"
+                "retention",
+                "it says nothing; give ended, silent, keep_last or max_bytes, or keep_turns",
             )
         for what in ("ended", "silent"):
             if (span := getattr(self, what)) is not None:
                 force_setattr(self, what, seconds_of(what, span))
         if self.keep_last is not None:
             check_counts(1, keep_last=self.keep_last)
+        if self.keep_turns is not None:
+            check_counts(1, keep_turns=self.keep_turns)
         if self.max_bytes is not None:
             force_setattr(self, "max_bytes", bytes_of("max_bytes", self.max_bytes))
 
     @property
     def removes(self) -> bool:
-        """Whether anything goes by it; else it only ends what is silent."""
+        """Whether any tree goes by it."""
         return (self.ended, self.keep_last, self.max_bytes) != (None, None, None)
 
     @property

@@ -1,6 +1,5 @@
 """``SqlIntake``: ``RunIntake`` of a database, as far as databases do not differ."""
 
-import zlib
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -8,7 +7,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from hubbub.hub.errors import OperatorError
-from hubbub.hub.events import Event
+from hubbub.hub.events import AgentBase, Event
+from hubbub.hub.events.checksums import checksum_after
 from hubbub.hub.store.reader import EventRow, RunRow
 from hubbub.runtime.stores.sql.connection import SqlConnection
 from hubbub.runtime.stores.sql.removal import behind, drop_keys, forget_run, remove_run
@@ -20,14 +20,19 @@ __all__ = ["SqlIntake"]
 
 
 class _Lane:
-    """A run on its way in: its last checksum, its first position, those of its in lane."""
+    """A run on its way in: its last checksum, its first position, those of its in lane, and after
+    how many items of this how many are missing, which have gone behind a base."""
 
-    __slots__ = ("born", "chain", "items")
+    __slots__ = ("born", "chain", "items", "kept", "missing")
 
     def __init__(self) -> None:
-        self.born = 0
+        self.born = self.kept = self.missing = 0
         self.chain = 0
         self.items = array("q")
+
+    def place_of(self, seq: int) -> int:
+        """Where an item of its in lane stands that has not gone."""
+        return self.items[seq - 1 if seq <= self.kept else seq - 1 - self.missing]
 
 
 class SqlIntake(ABC):
@@ -118,8 +123,10 @@ class SqlIntake(ABC):
         run_id, root = event.run_id, event.root_run_id
         lane = self._lanes.setdefault(run_id, _Lane())
         self._tip += 1
-        lane.chain = zlib.crc32(body, lane.chain)
+        lane.chain = checksum_after(lane.chain, event.type, body)
         lane.born = lane.born or self._tip
+        if isinstance(event, AgentBase) and not lane.missing:
+            lane.kept, lane.missing = len(lane.items), event.inbox - len(lane.items)
         if event.lane == "in":
             lane.items.append(self._tip)
         self._db.execute(_INSERT_EVENT, (
@@ -132,7 +139,7 @@ class SqlIntake(ABC):
 
     def put_run(self, row: RunRow, waiting: Sequence[int]) -> None:
         number, lane = self._number(row.run_id), self._lanes[row.run_id]
-        places = [(number, seq, lane.items[seq - 1]) for seq in waiting]
+        places = [(number, seq, lane.place_of(seq)) for seq in waiting]
         self._db.executemany("INSERT INTO waiting (run, seq, position) VALUES (?, ?, ?)", places)
         self._db.execute(_INSERT_RUN, (
             number, row.run_id, row.root_run_id, row.parent_run_id, row.agent, row.name,
@@ -141,8 +148,9 @@ class SqlIntake(ABC):
             row.wake_at, row.recent,
         ))  # fmt: skip
 
-    def put_key(self, run_id: str, source: str, key: str, seq: int) -> bool:
-        position = self._lanes[run_id].items[seq - 1]
+    def put_key(self, run_id: str, source: str, key: str, seq: int, number: int = 0) -> bool:
+        lane = self._lanes[run_id]
+        position = -number if number else lane.place_of(seq)
         values = (self._number(run_id), source, key, position)
         return self._db.execute(_INSERT_KEY, values).rowcount > 0
 

@@ -3,14 +3,14 @@
 Runs in the store's reading thread, or, for the command line, wherever it is called.
 """
 
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from hubbub.hub.errors import BadValue
-from hubbub.hub.events import Event
+from hubbub.hub.events import AgentBase, Event
+from hubbub.hub.events.checksums import checksum_after
 from hubbub.hub.events.codec import decode_event
 from hubbub.hub.events.descriptors import Descriptor, read_descriptor
 from hubbub.hub.store.journal import Addressing, LoadedRun, RunInfo, Selection
@@ -125,13 +125,16 @@ class SqlReader:
         kept = None
         if version and (snapshot := self._snapshots.find(run_id, number, seq, version)):
             after, kept = snapshot
+        events, after = self._own_lane(run_id, number, after)
         return LoadedRun(
-            info=info, events=self._own_lane(run_id, number, after), after=after, kept=kept,
+            info=info, events=events, after=after, kept=kept,
             waiting=items,  # type: ignore[arg-type]
         )  # fmt: skip
 
-    def _own_lane(self, run_id: str, number: int, after: int) -> list[Event]:
-        """A run's own events; raises ``BadValue`` where its record is not what was written."""
+    def _own_lane(self, run_id: str, number: int, after: int) -> tuple[list[Event], int]:
+        """A run's own events after a number, and that number: that of what its base stands for,
+        where the lane begins later.  Raises ``BadValue`` where its record is not what was written.
+        """
         chain = start = 0
         if after:
             # Backwards: who asks like this has read the run a moment ago.
@@ -140,17 +143,21 @@ class SqlReader:
                 "ORDER BY position DESC LIMIT 1"
             )
             found = self._db.execute(place, (number, after)).fetchone()
+            if found is None and self._has_gone(number, after):
+                return self._own_lane(run_id, number, 0)
             if found is None:
                 raise BadValue(f"run {run_id}", f"its event {after} is missing; see fsck")
             start, chain = found
         select = (
-            "SELECT position, lane, seq, crc, body FROM event "
+            "SELECT position, lane, seq, type, crc, body FROM event "
             "WHERE run = ? AND lane <> 'hub' AND position > ? ORDER BY position"
         )
         events: list[Event] = []
-        for position, lane, seq, crc, body in self._db.execute(select, (number, start)):
-            chain = zlib.crc32(body.encode(), chain)
+        for position, lane, seq, type_, crc, body in self._db.execute(select, (number, start)):
+            chain = checksum_after(chain, type_, body.encode())
             if lane == "own":
+                if type_ == AgentBase.type and seq > after + len(events) + 1:
+                    events, after = [], seq - 1  # What was behind the beginning has gone.
                 events.append(decode_event(body))
             is_next = lane != "own" or seq == after + len(events)
             if chain != crc or lane not in ("own", "in") or not is_next:
@@ -161,7 +168,16 @@ class SqlReader:
         last = self._db.execute("SELECT seq, chain FROM run WHERE number = ?", (number,)).fetchone()
         if last != (after + len(events), chain):
             raise BadValue(f"run {run_id}", "the end of its record is missing; see fsck")
-        return events
+        return events, after
+
+    def _has_gone(self, number: int, seq: int) -> bool:
+        """Whether a record of a run has gone: the first one behind it is a base."""
+        select = (
+            "SELECT type FROM event WHERE run = ? AND lane = 'own' AND seq > ? "
+            "ORDER BY position LIMIT 1"
+        )
+        found = self._db.execute(select, (number, seq)).fetchone()
+        return found is not None and found[0] == AgentBase.type
 
     def latest(self, run_id: str, types: Sequence[str]) -> Event | None:
         """The last own event of a run that is of one of these types."""
@@ -241,7 +257,7 @@ class SqlReader:
         for position, run, lane, type_, crc, body in self._db.execute(select, values):
             seen += 1
             if lane != "hub":
-                chains.check(run, position, crc, body)
+                chains.check(run, position, type_, crc, body)
             if selection.match is None or selection.match(type_):
                 found.append(decode_event(body))
                 if len(found) == limit:
@@ -279,11 +295,11 @@ class _Chains:
         self._db = db
         self._last: dict[int, int] = {}
 
-    def check(self, run: int, position: int, crc: int, body: str) -> None:
+    def check(self, run: int, position: int, type_: str, crc: int, body: str) -> None:
         before = self._last.get(run)
         if before is None:
             before = self._before(run, position)
-        if zlib.crc32(body.encode(), before) != crc:
+        if checksum_after(before, type_, body.encode()) != crc:
             raise BadValue("the store", f"its record has changed at position {position}; see fsck")
         self._last[run] = crc
 

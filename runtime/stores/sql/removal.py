@@ -2,11 +2,16 @@
 
 from typing import Final
 
+from hubbub.hub.events.codec import decode_event
+from hubbub.hub.store.inbox_rules import number_of
 from hubbub.hub.store.reader import IMPORTED
 from hubbub.runtime.stores.sql.connection import SqlConnection
 from hubbub.runtime.stores.sql.rows import REQUESTS
 
-__all__ = ["IS_REQUEST", "behind", "drop_keys", "drop_requests_of", "forget_run", "remove_run"]
+__all__ = [
+    "IS_REQUEST", "behind", "cut_lanes", "drop_keys", "drop_requests_of", "forget_run",
+    "remove_run",
+]  # fmt: skip
 
 
 def remove_run(db: SqlConnection, number: int) -> None:
@@ -21,6 +26,22 @@ def forget_run(db: SqlConnection, run_id: str, number: int) -> None:
     drop_keys(db, "secret", f"{run_id}/")
     db.execute("DELETE FROM note WHERE key = ?", (f"{IMPORTED}{run_id}",))
     db.execute(_FORGET, (number,))
+
+
+def cut_lanes(db: SqlConnection, number: int, seq: int) -> None:
+    """Take out what stands before a base of a run, if its record ``seq`` is one: events but for
+    how it began, and a snapshot of before.  Of keys is kept what their items said, as a number
+    below 0 in the place of a position."""
+    base = db.execute(_BASE, (number, seq)).fetchone()
+    start = db.execute(_START, (number,)).fetchone()
+    if base is None or start is None:
+        return
+    between = (number, *start, *base)
+    keys = db.execute(_KEYS_BETWEEN, between).fetchall()
+    settled = [(-number_of(decode_event(body)), number, *key) for *key, body in keys]
+    db.executemany(_SETTLE, settled)
+    db.execute(_CUT, between)
+    db.execute("DELETE FROM snapshot WHERE run = ? AND seq < ?", (number, seq))
 
 
 def drop_keys(db: SqlConnection, table: str, prefix: str) -> None:
@@ -52,6 +73,19 @@ DELETE FROM address WHERE number = ?1 AND number < (SELECT max(number) FROM addr
   AND NOT EXISTS (SELECT 1 FROM event WHERE run = ?1)
   AND NOT EXISTS (SELECT 1 FROM event WHERE root = ?1 AND lane = 'hub')
 """
+_BASE: Final = (
+    "SELECT position FROM event WHERE run = ? AND lane = 'own' AND seq = ? AND type = 'agent:base'"
+)
+_START: Final = (
+    "SELECT position FROM event WHERE run = ? AND lane = 'own' AND seq = 1 "
+    "ORDER BY position LIMIT 1"
+)
+_CUT: Final = "DELETE FROM event WHERE run = ? AND lane <> 'hub' AND position > ? AND position < ?"
+_KEYS_BETWEEN: Final = (
+    "SELECT source, key, body FROM accepted JOIN event USING (position) "
+    "WHERE accepted.run = ? AND accepted.position > ? AND accepted.position < ?"
+)
+_SETTLE: Final = "UPDATE accepted SET position = ? WHERE run = ? AND source = ? AND key = ?"
 IS_REQUEST: Final = f"key >= '{REQUESTS}' AND key < '{behind(REQUESTS)}'"
 """Which notes are those of requests."""
 

@@ -11,6 +11,7 @@ from hubbub.hub.events.descriptors import (
     kind_of_descriptor,
     read_descriptor,
 )
+from hubbub.hub.store.inbox_rules import Settled
 from hubbub.hub.store.journal import Addressing, NewRun
 from hubbub.hub.store.ledger_row import LedgerRow
 from hubbub.runtime.stores.sql.addresses import candidates, found_for, is_key_free
@@ -101,9 +102,14 @@ class StoredRows:
     def is_key_free(self, session_key: str) -> bool:
         return is_key_free(self._db, session_key)
 
-    def known(self, row: Row, source: str, key: str) -> InLane | None:
+    def known(self, row: Row, source: str, key: str) -> InLane | Settled | None:
         found = self._db.execute(_SELECT_ACCEPTED, (row.number, source, key)).fetchone()
-        return decode_event(found[0]) if found is not None else None  # type: ignore[return-value]
+        if found is None:
+            return None
+        position, body = found
+        if position < 0:
+            return Settled(-position)
+        return decode_event(body) if body is not None else None  # type: ignore[return-value]
 
     def own_lane(self, row: Row) -> Iterable[Event]:
         self._keep()
@@ -231,8 +237,9 @@ _SELECT_WAITING: Final = (
     "ORDER BY waiting.seq"
 )
 _SELECT_ACCEPTED: Final = (
-    "SELECT body FROM event WHERE position = "
-    "(SELECT position FROM accepted WHERE run = ? AND source = ? AND key = ?)"
+    "SELECT accepted.position, body FROM accepted "
+    "LEFT JOIN event ON event.position = accepted.position "
+    "WHERE accepted.run = ? AND source = ? AND key = ?"
 )
 _SELECT_OWN: Final = "SELECT body FROM event WHERE run = ? AND lane = 'own' ORDER BY seq"
 _SELECT_NOTE: Final = "SELECT value FROM note WHERE key = ?"

@@ -190,6 +190,21 @@ class SqlStoreReader(ABC):
             for position, run, root, *rest in found
         ]
 
+    def bases(
+        self, run_id: str | None = None, *, after: int = 0, limit: int = 100
+    ) -> Sequence[EventRow]:
+        where, values = "", (after, limit)
+        if run_id is not None:
+            where, values = f"{_OF_RUN} AND ", (run_id, after, limit)  # type: ignore[assignment]
+        select = (
+            f"SELECT position, run, root, lane, seq, type, crc, {self._dialect.body} FROM event "
+            f"WHERE {where}type = 'agent:base' AND position > ? ORDER BY position LIMIT ?"
+        )
+        return [
+            EventRow(position, self._name(run), self._name(root), *rest)
+            for position, run, root, *rest in self._all(select, values)
+        ]
+
     def live_roots(self, limit: int, *, after: int = 0) -> Sequence[RunRow]:
         select = (
             f"{_SELECT_RUN} WHERE parent_run_id IS NULL AND status <> 'ended' AND born > ? "
@@ -317,8 +332,12 @@ class SqlStoreReader(ABC):
             values.append(run_id)  # type: ignore[arg-type]
         accepted = _SELECT_ACCEPTED.format(body=self._dialect.body_of_e)
         select = f"{accepted} WHERE {where} ORDER BY a.run, a.source, a.key"
-        for run, *rest in self._each(select, values):
-            yield AcceptedRow(self._name(run), *rest)
+        for run, source, key, position, seq, body in self._each(select, values):
+            name = self._name(run)
+            if isinstance(position, int) and position < 0:
+                yield AcceptedRow(name, source, key, 0, 0, None, -position)
+            else:
+                yield AcceptedRow(name, source, key, position, seq, body)
 
     def notes(self, prefix: str = "") -> Mapping[str, str]:
         with self._reading():

@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 import msgspec
 
 from hubbub.hub.errors import BadValue
-from hubbub.hub.events import Event
+from hubbub.hub.events import AgentBase, Event
 from hubbub.hub.events.codec import encode_event
 from hubbub.hub.logs import log
 from hubbub.hub.masking import words_of
-from hubbub.hub.store.journal import Commit, RunInfo
+from hubbub.hub.store.journal import Commit, Cut, RunInfo
 from hubbub.hub.store.ledger import Ledger, Writes
 from hubbub.runtime.stores.sql.connection import SqlConnection
 from hubbub.runtime.stores.sql.rows import REQUESTS, Depths, Row, StoredRows, depths_of
@@ -68,6 +68,8 @@ class Changes(msgspec.Struct):
     """Run and number of what waits no more."""
     notes: Sequence[tuple[str, str]] = ()
     gone: Sequence[Row] = ()
+    cuts: Sequence[tuple[Row, Cut]] = ()
+    """Runs, and the bases that what goes of them stands before."""
 
 
 class Attempt:
@@ -185,7 +187,7 @@ class LedgerWriter(ABC):
         notes = list(writes.notes.items())
         notes += [(f"{REQUESTS}{name}", note) for name, (_, note) in writes.requests.items()]
         changes.notes = notes
-        changes.gone = writes.gone
+        changes.gone, changes.cuts = writes.gone, writes.cuts
         for row in writes.gone:
             self.snapshots.forget(row.run_id)
         return changes
@@ -202,7 +204,8 @@ class LedgerWriter(ABC):
                 body = _body_of(event)
                 size += len(body)
                 self.tip += 1
-                row.chain = zlib.crc32(body, row.chain)
+                before = 0 if event.__class__ is AgentBase else row.chain
+                row.chain = zlib.crc32(body, before)  # ``checksum_after``.
                 events.append((
                     self.tip, row.number, row.root, event.lane, event.seq, event.type, row.chain,
                     body.decode(),

@@ -257,6 +257,7 @@ class SqliteStore(QueuedStore):
     # ── letting go ───────────────────────────────────────────────────────────────────────────
 
     keeps_all = True
+    cuts_lanes = True
 
     async def prepare_removals(self) -> None:
         """See ``RemovesTrees``.  Nothing is written meanwhile."""

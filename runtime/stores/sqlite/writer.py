@@ -7,7 +7,12 @@ from typing import Final
 from hubbub.hub.events.moments import MAX_MOMENT
 from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.ledger import Ledger
-from hubbub.runtime.stores.sql.removal import IS_REQUEST, drop_requests_of, forget_run
+from hubbub.runtime.stores.sql.removal import (
+    IS_REQUEST,
+    cut_lanes,
+    drop_requests_of,
+    forget_run,
+)
 from hubbub.runtime.stores.sql.rows import PUT_NOTE, Depths, StoredRows
 from hubbub.runtime.stores.sql.writer import (
     Applied,
@@ -83,12 +88,13 @@ class SqliteWriter(LedgerWriter):
         try:
             for operation in batch:
                 if isinstance(operation, Commit):
-                    if operation.gone:  # What it removes must be there, and what follows must not.
+                    removes = operation.gone or operation.cut is not None
+                    if removes:  # What it removes must be there, and what follows must not.
                         self._flush()
                         if self.contents is not None:
                             looked_at = self.contents.look_at_all()
                     self._ledger.apply(operation)
-                    if operation.gone:
+                    if removes:
                         self._flush()
                     for delivery in operation.deliveries:
                         if delivery.contents and delivery.outcome == "accepted":
@@ -153,6 +159,8 @@ class SqliteWriter(LedgerWriter):
         for row in changes.gone:
             forget_run(self._db, row.run_id, row.number)
             drop_requests_of(self._db, row.run_id)
+        for row, cut in changes.cuts:
+            cut_lanes(self._db, row.number, cut.seq)
 
     def prepare_removals(self, contents: Callable[[sqlite3.Connection], NamedContents]) -> None:
         """Have by what is found what goes; in a large store that takes a while, once."""
@@ -172,6 +180,7 @@ _DROP_NOTE: Final = "DELETE FROM note WHERE key = ?"
 
 _FOR_REMOVALS: Final = (
     "CREATE INDEX IF NOT EXISTS event_end ON event(type) WHERE type = 'agent:complete'",
+    "CREATE INDEX IF NOT EXISTS event_base ON event(type) WHERE type = 'agent:base'",
     f"CREATE INDEX IF NOT EXISTS note_request ON note(value) WHERE {IS_REQUEST}",
 )
 

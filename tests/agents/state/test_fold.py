@@ -139,7 +139,7 @@ def test_events_that_are_unknown_or_only_for_display_change_nothing() -> None:
         "agent:step", "agent:tool:start", "agent:tool:complete", "agent:status", "agent:child",
         "agent:handoff", "agent:immediate", "agent:file", "agent:key", "session:turn",
         "session:variables", "session:prompt", "session:prompt:end", "agent:read",
-        "session:compaction",
+        "session:compaction", "agent:base",
     }  # fmt: skip
     for kind in e.CATALOGUE:
         if kind.type not in changing:

@@ -107,6 +107,8 @@ async def find_question(hub: Hub, run_id: str, seq: int) -> ClientQuestion | Non
     back = 2
     while True:
         first = max(1, seq - back)
+        if await hub.journal.position(run_id, "in", first) is None:
+            first = 1  # It has gone with old turns: all that is left came behind it.
         pending = PendingCalls(question.is_for_people)
         found = await _read_up_to(hub, question, first, pending)
         if found is None:

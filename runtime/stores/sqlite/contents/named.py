@@ -6,6 +6,8 @@
 * Whatever looks like a digest in an event names a content.  Events are looked at in the store's
   order, each once; ``meta`` has the position up to which they were.  Who writes them need not know
   of it: nothing goes before all events were looked at, in the transaction that decides.
+* What a run named it names as long as it is there, also in turns that have gone from the store: its
+  folder has them.
 * A run that is taken out, by whichever program, leaves what it named in ``loose``: a trigger.
 * What is loose goes if nothing names it and nobody holds it (``HeldContents``): its event may be
   on its way.  It is removed in the thread that writes, between two batches, so that whatever a

@@ -1,0 +1,183 @@
+"""What a store does from which old turns of runs go (``Commit.cut``); one that keeps all passes.
+
+Part of ``hub/conformance/journal.py``.
+"""
+
+from typing import Final
+
+from hubbub.hub.conformance.steps import (
+    A_RUN,
+    B_RUN,
+    Check,
+    MakeJournal,
+    commit_of,
+    info_of,
+    open_journal,
+    open_run,
+    read_all,
+    send,
+    write,
+)
+from hubbub.hub.events import AgentBase, AgentPark, AgentStart, AgentStatus
+from hubbub.hub.store.journal import Commit, Cut, Selection
+from hubbub.hub.store.store import RemovesTrees, Store, cuts_lanes, removals_of
+
+__all__ = ["CUT_CHECKS"]
+
+
+async def _grown(journal: Store) -> RemovesTrees | None:
+    """Run A has a base after its own record 4, and two items before it; ``None`` for a store that
+    cuts nothing."""
+    store = removals_of(journal)
+    if store is None or not cuts_lanes(journal):
+        return None
+    await store.prepare_removals()
+    await open_run(journal, A_RUN)
+    await open_run(journal, B_RUN)
+    await write(journal, A_RUN, 0, AgentStart(), AgentStatus(status="1"), taken=(1,))
+    await send(journal, A_RUN, "hello", source="chat", key="1")
+    await write(journal, B_RUN, 0, AgentStart(), AgentStatus(status="b"), taken=(1,))
+    await write(journal, A_RUN, 2, AgentStatus(status="2"), AgentStatus(status="3"), taken=(2,))
+    await write(journal, A_RUN, 4, AgentBase(turn=2, inbox=7), AgentPark())
+    await send(journal, A_RUN, "later", source="chat", key="2")
+    await write(journal, A_RUN, 6, AgentStatus(status="4"), taken=(3,))
+    return store
+
+
+async def _cut(journal: Store, seq: int = 5, inbox: int = 2, run_id: str = A_RUN) -> str:
+    cut = Cut(run_id=run_id, seq=seq, inbox=inbox)
+    return (await commit_of(journal, Commit(cut=cut))).error
+
+
+async def check_what_stands_before_a_base_goes(make_journal: MakeJournal) -> None:
+    """How a run began stays, and all from the base on, with the numbers and places that it had."""
+    async with open_journal(make_journal) as journal:
+        if await _grown(journal) is None:
+            return
+        places = {
+            (run_id, lane, seq): await journal.position(run_id, lane, seq)
+            for run_id, lane, seq in [(A_RUN, "own", 5), (A_RUN, "in", 3), (B_RUN, "own", 2)]
+        }
+        others = await read_all(journal, Selection(run_id=B_RUN))
+        info = await info_of(journal, A_RUN)
+        for _ in range(2):  # What has gone before is no conflict.
+            assert await _cut(journal) == ""
+            left = await read_all(journal, Selection(run_id=A_RUN))
+            assert [(x.lane, x.seq) for x in left] == [
+                ("in", 1), ("own", 1), ("own", 5), ("own", 6), ("in", 3), ("own", 7)
+            ]  # fmt: skip
+            for place, position in places.items():
+                assert await journal.position(*place) == position
+            for seq in (2, 3, 4):
+                assert await journal.position(A_RUN, "own", seq) is None
+            assert await journal.position(A_RUN, "in", 2) is None
+        assert await read_all(journal, Selection(run_id=B_RUN)) == others
+        assert await info_of(journal, A_RUN) == info
+
+
+async def check_a_run_is_read_from_its_base_on(make_journal: MakeJournal) -> None:
+    """Whoever asks for more gets that, and is told from where it is; the run goes on as before."""
+    async with open_journal(make_journal) as journal:
+        if await _grown(journal) is None:
+            return
+        await _cut(journal)
+        for after, first in ((0, 5), (1, 5), (3, 5), (4, 5), (5, 6), (6, 7), (7, 8)):
+            loaded = await journal.load(A_RUN, after=after)
+            assert loaded is not None
+            assert (loaded.after, loaded.seq) == (first - 1, 7), after
+            assert [x.seq for x in loaded.events] == [*range(first, 8)]
+        assert (await write(journal, A_RUN, 6, AgentPark())).error == "conflict"
+        assert (await write(journal, A_RUN, 7, AgentPark())).error == ""
+        loaded = await journal.load(A_RUN)
+        assert loaded is not None and (loaded.after, loaded.seq) == (4, 8)
+        with_reader = await journal.inspect(lambda store: store.load(A_RUN))
+        assert with_reader is not None
+        assert (with_reader.after, list(with_reader.events)) == (4, list(loaded.events))
+
+
+async def check_a_base_says_how_many_items_came_before_it(make_journal: MakeJournal) -> None:
+    """The store counts them, whatever its writer says; bases are found by run and by place."""
+    async with open_journal(make_journal) as journal:
+        if await _grown(journal) is None:
+            return
+        (base,) = await read_all(journal, Selection(match=lambda type_: type_ == AgentBase.type))
+        assert isinstance(base, AgentBase) and base.inbox == 2
+        rows = await journal.inspect(lambda store: store.bases())
+        place = await journal.position(A_RUN, "own", 5)
+        assert [(row.position, row.run_id, row.seq) for row in rows] == [(place, A_RUN, 5)]
+        assert await journal.inspect(lambda store: store.bases(A_RUN)) == rows
+        assert await journal.inspect(lambda store: list(store.bases(B_RUN))) == []
+        assert await journal.inspect(lambda store: list(store.bases(after=place or 0))) == []
+
+
+async def check_a_key_is_known_when_its_item_has_gone(make_journal: MakeJournal) -> None:
+    """The same again is a duplicate, something else is refused; also when the run has ended."""
+    async with open_journal(make_journal) as journal:
+        if await _grown(journal) is None:
+            return
+        await _cut(journal)
+        for key, said in (("1", "hello"), ("2", "later")):
+            again = await send(journal, A_RUN, said, source="chat", key=key)
+            assert again.outcome == "duplicate"
+            other = await send(journal, A_RUN, "other", source="chat", key=key)
+            assert (other.outcome, other.reason) == ("rejected", "key reused")
+        known = await journal.inspect(lambda store: [*store.accepted(A_RUN)])
+        assert [(x.key, x.seq, x.number > 0) for x in known] == [("1", 0, True), ("2", 3, False)]
+        free = await send(journal, A_RUN, "hello", source="chat", key="3")
+        assert free.event.seq == 4
+        await write(journal, A_RUN, 7, AgentStatus(), taken=(4,), status="ended")
+        again = await send(journal, A_RUN, "hello", source="chat", key="1")
+        assert again.outcome == "duplicate"
+
+
+async def check_nothing_goes_that_is_still_needed(make_journal: MakeJournal) -> None:
+    """What waits keeps all before it; where there is no base, or no run, nothing goes."""
+    async with open_journal(make_journal) as journal:
+        if await _grown(journal) is None:
+            return
+        await send(journal, A_RUN, "waits")
+        whole = await read_all(journal)
+        assert await _cut(journal, inbox=4) == "conflict"
+        assert await _cut(journal, run_id="nobody") == "conflict"
+        for seq in (4, 6, 99):
+            await _cut(journal, seq=seq)
+        assert await read_all(journal) == whole
+        assert await _cut(journal) == ""
+        assert [x.seq for x in (await read_all(journal, Selection(run_id=A_RUN)))] != []
+        assert (await info_of(journal, A_RUN)).waiting == 1
+
+
+async def check_all_stays_that_came_before_a_run_began(make_journal: MakeJournal) -> None:
+    """Its lanes are whole up to its start, whatever had come to its inbox by then."""
+    async with open_journal(make_journal) as journal:
+        store = removals_of(journal)
+        if store is None or not cuts_lanes(journal):
+            return
+        await store.prepare_removals()
+        await open_run(journal, A_RUN)
+        await send(journal, A_RUN, "early", source="chat", key="1")
+        await write(journal, A_RUN, 0, AgentStart(), taken=(1, 2))
+        await send(journal, A_RUN, "late", source="chat", key="2")
+        await write(journal, A_RUN, 1, AgentStatus(status="1"), taken=(3,))
+        await write(journal, A_RUN, 2, AgentBase(turn=1))
+        assert await _cut(journal, seq=3, inbox=3) == ""
+        left = await read_all(journal, Selection(run_id=A_RUN))
+        places = [(x.lane, x.seq) for x in left]
+        assert places == [("in", 1), ("in", 2), ("own", 1), ("own", 3)]
+        for key, said in (("1", "early"), ("2", "late")):
+            again = await send(journal, A_RUN, said, source="chat", key=key)
+            assert again.outcome == "duplicate"
+        known = await journal.inspect(lambda store: [*store.accepted(A_RUN)])
+        assert [(x.key, x.seq, x.number > 0) for x in known] == [("1", 2, False), ("2", 0, True)]
+        loaded = await journal.load(A_RUN)
+        assert loaded is not None and (loaded.after, loaded.seq) == (2, 3)
+
+
+CUT_CHECKS: Final[tuple[Check, ...]] = (
+    check_what_stands_before_a_base_goes,
+    check_a_run_is_read_from_its_base_on,
+    check_a_base_says_how_many_items_came_before_it,
+    check_a_key_is_known_when_its_item_has_gone,
+    check_nothing_goes_that_is_still_needed,
+    check_all_stays_that_came_before_a_run_began,
+)
