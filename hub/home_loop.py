@@ -6,8 +6,11 @@
 
 What is waited for comes by the loop that opened the hub: in another one a wait would not end.  A
 fork copies the memory of its process without its threads, so that in the child nothing is written.
+Python collects garbage whenever something is allocated, so a finalizer that is run by that calls in
+the midst of whatever the hub does, and is refused as well.
 """
 
+import gc
 import os
 import sys
 from asyncio import AbstractEventLoop
@@ -84,8 +87,8 @@ class HomeLoop:
         return self.loop is not None and self.loop.is_closed()
 
     def check(self, call: str, remedy: str = "") -> None:
-        """Raise ``WrongThread``, ``WrongLoop`` or ``RecursionError`` where ``call`` may not be
-        made, and as ``check_begun`` does.
+        """Raise ``WrongThread``, ``WrongLoop``, or as ``check_stack`` and ``check_begun`` do, where
+        ``call`` may not be made.
 
         ``remedy``: what to do instead from another thread.
         """
@@ -118,14 +121,15 @@ class HomeLoop:
     def is_left(self, call: str) -> bool:
         """Whether the caller runs in a forked child, where there is nothing to let go of.
 
-        For what closes, which may also be done after the loop has ended.  Raises ``WrongThread``,
-        and ``WrongLoop`` in another loop than one that stands still: what is waited for there
-        would not end.
+        For what closes, which may also be done after the loop has ended, with little of the stack
+        left, and by a finalizer.  Raises ``WrongThread``, and ``WrongLoop`` in another loop than
+        one that stands still: what is waited for there would not end.
         """
         if self.is_forked:
             return True
-        if self.has_begun and not self.has_ended:
-            self.check(call)
+        is_here = get_ident() == self.thread and running_loop() is self.loop
+        if not is_here and self.has_begun and not self.has_ended:
+            self.refuse(call)
         return False
 
     def end_forked(self, error: BaseException | None) -> None:
@@ -140,12 +144,18 @@ class HomeLoop:
 
 
 def check_stack(call: str) -> None:
-    """Raise ``RecursionError`` where ``call`` could be broken off half-way, for want of a stack.
+    """Raise ``RecursionError`` where ``call`` could be broken off half-way, for want of a stack,
+    and ``CallerError`` where it comes in the midst of another, by the garbage collector.
 
     What is called with little of it left would raise that somewhere between a record and those who
     are to hear of it, and others would wait for ever.  How much is left is tried where the stack is
     long: calls by C code count too, for as much as a frame or apart from these, and are none.
     """
+    if _collecting and get_ident() in _collecting:
+        raise CallerError(
+            f"{call}: called by a finalizer that Python's garbage collector runs, in the midst of "
+            "anything; hand it over by loop.call_soon_threadsafe or TrioToken.run_sync_soon"
+        )
     limit = getrecursionlimit()
     try:
         _getframe(SHORT if limit > 4 * SHORT else limit // 4)
@@ -168,6 +178,16 @@ def _descend(frames: int) -> None:
 
 _descend_by_c: Final = partial(_descend)
 
+
+_collecting: Final[set[int]] = set()
+"""The thread in which Python collects garbage just now, if any."""
+
+
+def _note_collection(phase: str, _: dict[str, int]) -> None:
+    (_collecting.add if phase == "start" else _collecting.discard)(get_ident())
+
+
+gc.callbacks.append(_note_collection)
 
 _homes: Final[WeakSet[HomeLoop]] = WeakSet()
 """Those that a forked child gets copies of.  Nobody else looks at them."""
