@@ -21,7 +21,7 @@ from hubbub.hub.errors import EventsMissed, StoreFailed
 from hubbub.hub.events import Event, HubGap, SessionMessage
 from hubbub.hub.events.codec import event_as
 from hubbub.hub.home_loop import running_loop
-from hubbub.hub.store.cursor import cursor_at, cursor_of, place
+from hubbub.hub.store.cursor import cursor_at, cursor_of, may_bring_more, place
 from hubbub.hub.store.journal import Selection
 from hubbub.hub.tasks.waiter import Waiter, wake
 
@@ -178,8 +178,7 @@ class EventStream(Generic[E]):
         if not self._lossless:
             self.dropped += 1
             self._dispatcher.dropped += 1
-            if self._until is not None and self._until(event):
-                self._is_over = True
+            self._is_over |= self._until is not None and self._until(event)
         elif self._dropped == 1:
             # Whatever was dispatched before this event has been yielded or is buffered, so the
             # journal is read from here on; a cursor would do too, unless its event is dropped.
@@ -225,10 +224,9 @@ class EventStream(Generic[E]):
         self._wake()
 
     def end_after(self, until: Callable[[Event], bool], shown: Patterns | None = None) -> None:
-        """Make the first event for which ``until`` is true the last one.
+        """End behind the first event for which ``until`` is true, or the gap where that is missed.
 
-        What is not among those ``shown`` was only listened to for that, and is not yielded.  Where
-        that event is missed, or the run is kept no longer, it ends behind the gap.
+        What is not among those ``shown`` was only listened to for that, and is not yielded.
         """
         self._until = until
         self._shown = shown
@@ -422,8 +420,9 @@ class EventStream(Generic[E]):
         self._removed = False
         self._position = reached
         self._buffer.extend(self._without_messages(events))
-        if self._until is not None and reached >= self._dispatcher.dispatched:
-            self._is_over = self._is_over or not await self._is_scope_kept()
+        is_at_end = self._until is not None and reached >= self._dispatcher.dispatched
+        if is_at_end and not await may_bring_more(self._dispatcher.journal, self._selection):
+            self._is_over = True
         # No await from here on: what is compared must hold when it is attached.
         if reached >= self._dispatcher.dispatched:
             self._reading = False
@@ -432,15 +431,6 @@ class EventStream(Generic[E]):
                 self._attach()
                 self._put_mark()
         return gap
-
-    async def _is_scope_kept(self) -> bool:
-        """Whether the run or the tree that it is about is in the journal: else nothing ends it."""
-        journal, run_id = self._dispatcher.journal, self._selection.run_id
-        run_id = self._selection.root_run_id if run_id is None else run_id
-        if run_id is None or await journal.info(run_id) is not None:
-            return True
-        await journal.flush()  # It may be on its way there.
-        return await journal.info(run_id) is not None
 
     def _without_messages(self, events: Sequence[Event]) -> Sequence[Event]:
         """What was read, except for the messages that the inbox has."""

@@ -11,7 +11,8 @@ from hubbub.hub.events import Event
 from hubbub.hub.store.journal import Journal, Selection
 
 __all__ = [
-    "START", "cursor_at", "cursor_behind", "cursor_of", "place", "read_all", "seq_of",
+    "START", "cursor_at", "cursor_behind", "cursor_of", "may_bring_more", "place", "read_all",
+    "seq_of",
 ]  # fmt: skip
 
 START: Final = "start"
@@ -56,6 +57,16 @@ async def place(journal: Journal, cursor: str) -> int | None:
     if not rest or not _is_number(seq) or len(seq) > 18:
         return None
     return await journal.position(run_id, rest, int(seq))
+
+
+async def may_bring_more(journal: Journal, selection: Selection) -> bool:
+    """Whether anything can come of what is selected: not of a run, or a tree, that is kept no
+    longer.  One that is on its way into the journal is waited for."""
+    run_id = selection.root_run_id if selection.run_id is None else selection.run_id
+    if run_id is None or await journal.info(run_id) is not None:
+        return True
+    await journal.flush()
+    return await journal.info(run_id) is not None
 
 
 def _is_number(text: str) -> bool:
