@@ -47,9 +47,12 @@ class ContentsUnderWay:
         if not missing or size_of is None:
             return None
 
+        # What such a store was given before is kept by now, or was refused with what named it.
+        under_way = {} if self._are_stored else self._held
+
         def refusal(root_run_id: str) -> str:
             for each in missing:
-                held = self._held.get(each.digest)
+                held = under_way.get(each.digest)
                 size = size_of(root_run_id, each.digest) if held is None else len(held)
                 if size != each.size:
                     return _missing(each, size)

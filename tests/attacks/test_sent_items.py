@@ -155,6 +155,31 @@ async def test_a_part_whose_content_is_not_kept_is_refused_by_every_way(
         assert "bytes, not" in (await rt.hub.send_to_run(run.run_id, ["x", larger])).reason
 
 
+@pytest.mark.parametrize("is_kept_in", ["memory", "sqlite"])
+async def test_a_part_counts_as_kept_only_if_the_message_that_brings_it_is_accepted(
+    is_kept_in: str, journal: Journal, tmp_path: Path, ports: Ports
+) -> None:
+    folder = tmp_path / "s"
+    store = journal if is_kept_in == "memory" else sqlite_store(folder, ports=ports)
+    part = Image(PNG).part
+    async with Runtime([bot()], store=store, ports=ports) as rt:
+        chat = await rt.start("bot", "hello", session_key="chat")
+        assert (await chat.result()).outcome == "completed"
+        over = await rt.run("bot", "over")
+        # Both are on their way to the store at once.
+        brought = rt.hub.send_to_run(over.run_id, ["x", Image(PNG)])
+        named = rt.hub.send_to_run(chat.run_id, ["x", part])
+        assert (await brought).reason == "ended"
+        assert "is not kept here" in (await named).reason
+        brought = rt.hub.send_to_run(chat.run_id, ["x", Image(PNG)])
+        named = rt.hub.send_to_run(chat.run_id, ["x", part])
+        assert (await brought).accepted and (await named).accepted
+        assert (await chat.result()).outcome == "completed"
+    if is_kept_in == "sqlite":
+        found = [x.text for x in StoreCheck(f"sqlite:{folder}", thorough=True).problems()]
+        assert found == []
+
+
 @pytest.mark.spec("R-09")
 async def test_a_message_that_opens_a_run_by_event_is_its_input(
     journal: Journal, ports: Ports
