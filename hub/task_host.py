@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import nullcontext, suppress
 from contextvars import Context, ContextVar
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -34,6 +34,9 @@ from hubbub.hub.tasks.light import Cancellable, LightTasks, Work
 from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.tasks.raised import exit_in, is_of, is_plain_cancellation, uncontained
 from hubbub.hub.tasks.waits import REMEDY, held_up_by, telling
+
+if TYPE_CHECKING:
+    from hubbub.hub.tasks.trio_light import TrioLightTasks
 
 __all__ = ["TaskHost"]
 
@@ -88,7 +91,7 @@ class TaskHost:
         self._bystander: asyncio.Task[None] | None = None
         """A task that is cancelled by nobody but a loop that ends."""
         self._group: TaskGroup | None = None
-        self._light = LightTasks(self._raised_by_light)
+        self._light: LightTasks | TrioLightTasks | None = None
         self._leave: anyio.Event | None = None
         self._ended: anyio.Event | None = None
         self._task: asyncio.Task[None] | None = None
@@ -155,11 +158,15 @@ class TaskHost:
                 await self.aclose()
                 raise
         else:
+            from hubbub.hub.tasks.trio_light import TrioLightTasks
+
             self._group = await anyio.create_task_group().__aenter__()
+            self._light = TrioLightTasks.of(self._group)
             self._opener = anyio.get_current_task().id
 
     async def _hold(self, entered: anyio.Event) -> None:
         assert self._leave is not None
+        self._light = light = LightTasks(self.home.make_scope, self._raised_by_light)
         try:
             async with anyio.create_task_group() as group:
                 self._group = group
@@ -168,7 +175,7 @@ class TaskHost:
                     await self._leave.wait()
                 finally:
                     group.cancel_scope.cancel()
-                    await self._light.aclose()
+                    await light.aclose()
         except BaseExceptionGroup as errors:
             # asyncio has raised it out of the loop, which it ends by itself.  Once more, it would
             # break off what ends the loop in order.
@@ -212,13 +219,13 @@ class TaskHost:
 
         ``work`` enters what it is given, and raises what ``contained`` returns for what ends it.
         """
-        if self._bystander is None or self._group is None:
+        if self._light is None or self._group is None:
             return self.start(work(nullcontext()), name)
-        return self._light.start(work, self.home.make_scope(), name, self._context.copy())
+        return self._light.start(work, name, self._context.copy())
 
     def contained(self, error: BaseException) -> BaseException | None:
         """What a light task raises whose work has ended by ``error``, if anything."""
-        if self._bystander is None or is_of(error, Exception):
+        if self._light is None or is_of(error, Exception):  # Or its guard sees to it.
             return error
         return self._passed(error)
 
@@ -311,7 +318,8 @@ class TaskHost:
 
     def _tell(self, seconds: float) -> None:
         """Log what tasks still do that were cancelled so long ago."""
-        if held_by := held_up_by(self, TaskHost._guarded.__code__, self._light.ids):
+        ids = () if self._light is None else self._light.ids
+        if held_by := held_up_by(self, TaskHost._guarded.__code__, ids):
             log.warning("leaving.waits", seconds=seconds, held_by=held_by, remedy=REMEDY)
 
 

@@ -46,6 +46,7 @@ from hubbub.hub.events.event import ending_words
 from hubbub.hub.values import NULL, Json, encode_value
 
 __all__ = [
+    "NEW",
     "CodeThread",
     "Reply",
     "admit",
@@ -115,6 +116,10 @@ class CodeThread(Struct, frozen=True, gc=False, omit_defaults=True):
     def before(self) -> tuple[str, ...]:
         """Why it was executed again, as far as that counts if it is now once more."""
         return () if self.has_progressed else self.causes
+
+
+NEW: Final = CodeThread()
+"""The thread of a run that nothing is on record of."""
 
 
 def fold_code(thread: CodeThread, event: Event) -> CodeThread:

@@ -17,7 +17,8 @@ import anyio
 import anyio.lowlevel
 
 __all__ = [
-    "ENDING", "absorb_cancellation", "cancellations", "defer_interrupts", "ending_cancelled",
+    "ENDING", "absorb_cancellation", "cancellations", "current_task_id", "defer_interrupts",
+    "ending_cancelled",
     "is_being_cancelled",
     "is_cancellation", "is_of_the_loop", "is_on_asyncio", "others_turn", "outlast",
     "put_off_cancellation",
@@ -39,6 +40,15 @@ def is_on_asyncio() -> bool:
 def others_turn() -> Generator[None, None, None]:
     """Let others have their turn, on asyncio: what its ``sleep(0)`` is."""
     yield
+
+
+def current_task_id() -> int:
+    """The id of the task at work, as anyio has it; 0 in a callback of the loop, which is none."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return anyio.get_current_task().id
+    return 0 if task is None else id(task)
 
 
 def is_cancellation(error: BaseException) -> bool:

@@ -1,10 +1,11 @@
-"""``LightTasks``: tasks of asyncio that nobody awaits, of which there may be very many.
+"""``LightTasks``: tasks that nobody awaits, of which there may be very many.
 
     start ──► a task, in a cancel scope of its own ──► it ends
                                                    └─► it raises: whoever holds these is told
 
 A task of a group has a handle besides, an event by which its end is awaited, and a coroutine around
-it: with what its run has in memory that is a fifth of an idle agent.
+it: with what its run has in memory that is a fifth of an idle agent.  On asyncio they are in no
+group, and are held here; on Trio they are in the nursery of one (``trio_light.py``).
 """
 
 import asyncio
@@ -32,21 +33,36 @@ Work: TypeAlias = Callable[[AbstractContextManager[Any, Any]], Coroutine[Any, An
 
 
 class LightTasks:
-    """The light tasks of one host; ``raised`` is told what ends one of them."""
+    """Those of one host on asyncio; ``raised`` is told what ends one of them."""
 
-    __slots__ = ("_context", "_ended", "_raised", "_scopes", "_when_ended")
+    __slots__ = (
+        "_context",
+        "_ended",
+        "_is_closed",
+        "_make_scope",
+        "_raised",
+        "_scopes",
+        "_when_ended",
+    )
 
-    def __init__(self, raised: Callable[[BaseException], object]) -> None:
+    def __init__(
+        self,
+        make_scope: Callable[[], anyio.CancelScope],
+        raised: Callable[[BaseException], object],
+    ) -> None:
+        self._make_scope = make_scope
         self._raised = raised
         self._scopes: dict[asyncio.Task[None], anyio.CancelScope] = {}
         self._ended: anyio.Event | None = None
+        self._is_closed = False
         self._when_ended = self._end
         self._context = Context()
 
-    def start(
-        self, work: Work, scope: anyio.CancelScope, name: str, context: Context
-    ) -> anyio.CancelScope:
-        """Start a task of ``work``, which enters ``scope``, by which it is cancelled."""
+    def start(self, work: Work, name: str, context: Context) -> anyio.CancelScope:
+        """Start a task of ``work``, which enters the scope by which it is cancelled."""
+        scope = self._make_scope()
+        if self._is_closed:
+            scope.cancel()
         task = start_on(asyncio.get_running_loop(), work(scope), name=name, context=context)
         self._scopes[task] = scope
         task.add_done_callback(self._when_ended, context=self._context)
@@ -67,6 +83,7 @@ class LightTasks:
 
     async def aclose(self) -> None:
         """Cancel them all, and return when they have ended."""
+        self._is_closed = True
         for scope in tuple(self._scopes.values()):
             scope.cancel()
         if self._scopes:

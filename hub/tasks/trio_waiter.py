@@ -26,9 +26,11 @@ class TrioWaiter:
             reschedule(self._task)
 
     def __await__(self) -> Generator[Any, Any, None]:
-        if not self._is_done:
-            self._task = current_task()
-            yield from wait_task_rescheduled(self._abort).__await__()  # noqa: ASYNC105 - it is awaited
+        if self._is_done:
+            return iter(())  # type: ignore[return-value]  # It is only gone through.
+        self._task = current_task()
+        # No generator of its own: of each task that waits, that would be one more frame.
+        return wait_task_rescheduled(self._abort).__await__()  # noqa: ASYNC105 - it is awaited
 
     def _abort(self, _: object) -> Abort:
         self._is_done = True

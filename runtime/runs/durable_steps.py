@@ -22,6 +22,7 @@ from hubbub.hub.events import AgentRecord
 from hubbub.hub.logs import log
 from hubbub.hub.message import opening_message
 from hubbub.hub.run_hub import RunHub
+from hubbub.hub.tasks.cancelling import current_task_id
 from hubbub.hub.texts import check_labels
 from hubbub.hub.values import Json, encode_value
 from hubbub.runtime.activities.questions import Question, RecordedQuestions
@@ -30,7 +31,7 @@ from hubbub.runtime.kernel.handle import Run
 from hubbub.runtime.runs.code_scope import CodeScope
 from hubbub.runtime.runs.earlier import Earlier
 from hubbub.runtime.runs.inside_step import AT_WORK, refuse_inside_step
-from hubbub.runtime.runs.step_tasks import SoleTask, StepTasks, current_task_id
+from hubbub.runtime.runs.step_tasks import SoleTask, StepTasks
 
 __all__ = ["DurableSteps"]
 

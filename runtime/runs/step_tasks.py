@@ -6,7 +6,9 @@ follow each other; what tasks do that run at once has no order.
 
 from anyio import TaskInfo, get_current_task, get_running_tasks
 
-__all__ = ["SoleTask", "StepTasks", "current_task_id"]
+from hubbub.hub.tasks.cancelling import current_task_id
+
+__all__ = ["SoleTask", "StepTasks"]
 
 
 class SoleTask:
@@ -82,11 +84,3 @@ def _ancestors(task: TaskInfo) -> set[int]:
         found.add(parent)
         parent = parents.get(parent)
     return found
-
-
-def current_task_id() -> int:
-    """The id of the task at work; 0 for none."""
-    try:
-        return get_current_task().id
-    except RuntimeError:  # A callback of the event loop's is no task.
-        return 0

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import anyio
 
-from hubbub.agents.code.lifecycle import CodeThread, fold_code_all, start_if_missing
+from hubbub.agents.code.lifecycle import NEW, CodeThread, fold_code_all, start_if_missing
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.state.bases import begun_at
 from hubbub.agents.state.fold import fold_all
@@ -260,8 +260,14 @@ class Loader:
         run_id = lane.run_id
         try:
             definition = self._definitions.agents.get(lane.agent)
-            if definition is None or definition.execute is not None or run_id in self._overdue:
+            if definition is None or run_id in self._overdue:
                 self.install(lane, (), items)
+                return
+            if definition.execute is not None:
+                self._live.by_id[run_id] = code = CodeRun(self._shared, definition, lane, NEW)
+                for item in items:
+                    code.wake(item)
+                code.begin()
                 return
             run = ModelRun(self._shared, lane, EMPTY, self._callers.get(run_id))
             self._live.by_id[run_id] = run
@@ -393,7 +399,7 @@ class Loader:
             self._lend_again(lane)
             return
         self._quarantine.release(run_id)
-        missing = start_if_missing(fold_code_all(CodeThread(), events))
+        missing = start_if_missing(fold_code_all(NEW, events))
         if missing and begun_at(events) is None:  # A code agent was to say itself that it starts.
             events = (*events, *lane.append(missing).events)
         run = ModelRun(self._shared, lane, fold_all(EMPTY, events), is_careful=True)
@@ -415,8 +421,7 @@ class Loader:
         waiting: Sequence[InLane],
         known: Thread | CodeThread | None,
     ) -> None:
-        is_known = isinstance(known, CodeThread)
-        thread = known if isinstance(known, CodeThread) else fold_code_all(CodeThread(), events)
+        thread = known if isinstance(known, CodeThread) else fold_code_all(NEW, events)
         again = thread.opened is not None
         cause = self._boot.cause(lane.run_id, lane.seq)
         if again and definition.on_restart == "resume":
@@ -429,8 +434,7 @@ class Loader:
             if self._is_held(lane, (*thread.before, cause), waiting):
                 return
         pending = self._boot.pending(lane.run_id, waiting)
-        run = CodeRun(self._shared, definition, lane, thread)
-        self._live.by_id[run.lane.run_id] = run
+        self._live.by_id[lane.run_id] = run = CodeRun(self._shared, definition, lane, thread)
         self._boot.used(lane.run_id)
         self._drop(lane, pending)
         # What is terminated does nothing else, whatever came before that.
@@ -442,6 +446,6 @@ class Loader:
             self._overdue.discard(lane.run_id)
             run.pass_deadline()
         if again and not run.is_over:
-            run.resume(cause, None if is_known else events)  # Which begins.
+            run.resume(cause, None if thread is known else events)  # Which begins.
         else:
             run.begin()

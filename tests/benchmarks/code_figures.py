@@ -2,10 +2,12 @@
 
 import asyncio
 import gc
+import sys
 import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
 from time import perf_counter
+from types import FrameType
 from typing import Any
 
 import anyio
@@ -18,7 +20,7 @@ from hubbub.hub.events import SessionMessage
 from hubbub.hub.ports import Ports
 from hubbub.runtime.stores.open import sqlite_store
 
-__all__ = ["code_agents", "code_idle", "code_wake", "code_wake_new"]
+__all__ = ["calls_of_life", "code_agents", "code_idle", "code_wake", "code_wake_new", "idle_bytes"]
 
 RECORDS = 100_000
 
@@ -82,7 +84,7 @@ def code_agents(loop: Loop, rounds: int, scale: float) -> Figure:
 # ── waiting ──────────────────────────────────────────────────────────────────────────────────
 
 
-async def _idle(count: int) -> float:
+async def idle_bytes(count: int) -> float:
     """Bytes of a code agent that waits for its first message, its journal included."""
     async with Runtime([once], max_live=count + 100, store="memory", grace=0) as runtime:
         await _begin(runtime, 100)
@@ -127,11 +129,44 @@ async def _idle_floor(count: int) -> float:
     return (after - before) / count
 
 
+async def calls_of_life(count: int = 100) -> float:
+    """The Python function calls of a code agent's life, from its start to its end by one message;
+    with those of the loop."""
+    calls = ended = 0
+
+    def counted(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    def end(event: Event) -> None:
+        nonlocal ended
+        ended += 1
+
+    async with Runtime([once], max_live=count, store="memory") as runtime:
+        first = await runtime.start("once")
+        await first.send("Hello")
+        await first.result()
+        runtime.hub.subscribe("agent:complete", end)
+        gc.disable()  # Hypothesis, where it is loaded, is told of each collection.
+        sys.setprofile(counted)
+        try:
+            run_ids = [runtime.hub.open("once").run_id for _ in range(count)]
+            await anyio.lowlevel.checkpoint()
+            for run_id in run_ids:
+                runtime.hub.send_to_run(run_id, "Hello")
+            while ended < count:
+                await anyio.lowlevel.checkpoint()
+        finally:
+            sys.setprofile(None)
+            gc.enable()
+    return calls / count
+
+
 def code_idle(loop: Loop, rounds: int, scale: float) -> Figure:
     count = max(100, int(10_000 * scale))
     return Figure(
         what="memory of an idle code agent", loop=loop, unit="bytes",
-        value=on_loop(loop, _idle, count), floor=on_loop("asyncio", _idle_floor, count),
+        value=on_loop(loop, idle_bytes, count), floor=on_loop("asyncio", _idle_floor, count),
         aim=Aim("<=", 5_000), note="its journal in memory included; floor: asyncio task and Queue",
     )  # fmt: skip
 

@@ -3,6 +3,7 @@
 import pytest
 from cache_figures import shares_of_conversation
 from child_figures import TASK, delegating
+from code_figures import calls_of_life, idle_bytes
 from run import main
 from standard_run import (
     RUN_EVENTS,
@@ -18,6 +19,12 @@ a little air.  Let it only go down."""
 
 MOST_OF_DELEGATION = {"asyncio": 836, "trio": 995}
 """The same of a parent that has a child do the work: three model calls and a tool."""
+
+MOST_OF_LIFE = {"asyncio": 228, "trio": 275}
+"""The same of a code agent that is started, sent a message, and returns."""
+
+MOST_IDLE = {"asyncio": 5_200, "trio": 5_800}
+"""Bytes of a code agent that waits, its journal in memory included; of few, which share less."""
 
 
 @pytest.mark.anyio
@@ -39,6 +46,16 @@ async def test_delegation_takes_few_function_calls(anyio_backend_name: str) -> N
     dearest = "\n".join(f"{count:4} {name}" for name, count in counted.most_common(25))
     total = counted.total()
     assert total <= MOST_OF_DELEGATION[anyio_backend_name], f"{total} calls:\n{dearest}"
+
+
+@pytest.mark.anyio
+async def test_a_code_agent_takes_few_function_calls(anyio_backend_name: str) -> None:
+    assert await calls_of_life() <= MOST_OF_LIFE[anyio_backend_name]
+
+
+@pytest.mark.anyio
+async def test_a_code_agent_that_waits_takes_little(anyio_backend_name: str) -> None:
+    assert await idle_bytes(1000) <= MOST_IDLE[anyio_backend_name]
 
 
 @pytest.mark.anyio
