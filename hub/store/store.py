@@ -11,7 +11,7 @@ runs go while a runtime is at work (``RemovesTrees``), and contents that several
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -74,8 +74,10 @@ class Store(Journal, Keeper, Protocol):
 class RemovesTrees(Protocol):
     """What a store has from which trees go beside a runtime (``Commit.gone``)."""
 
-    keeps_all: bool
-    """Whether nothing else leaves it while it is open."""
+    @property
+    def keeps_all(self) -> bool:
+        """Whether nothing else leaves it while it is open."""
+        ...
 
     async def prepare_removals(self) -> None:
         """Have by what is found what goes; for the first time in a large store it takes a while."""
@@ -180,13 +182,21 @@ def cuts_lanes(store: object) -> bool:
 
 
 def removals_of(store: object) -> RemovesTrees | None:
-    """What has trees of a store go; ``None`` for a store from which none go."""
-    return store if hasattr(store, "prepare_removals") else None  # type: ignore[return-value]
+    """What has trees of a store go; ``None`` for a store from which none go.
+
+    A store that wraps another one has the attribute ``removals``.
+    """
+    found: Any = getattr(store, "removals", store)
+    return found if hasattr(found, "prepare_removals") else None
 
 
 def drops_of(store: object) -> DropsContents | None:
-    """What has contents of a store go; ``None`` for a store in which they go with their tree."""
-    return store if hasattr(store, "drop_contents") else None  # type: ignore[return-value]
+    """What has contents of a store go; ``None`` for a store in which they go with their tree.
+
+    A store that wraps another one has the attribute ``drops``.
+    """
+    found: Any = getattr(store, "drops", store)
+    return found if hasattr(found, "drop_contents") else None
 
 
 def read_removed(note: str) -> Removed | None:

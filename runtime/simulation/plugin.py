@@ -85,7 +85,7 @@ import pytest
 if TYPE_CHECKING:
     from hubbub.agents.definitions.agent import AgentDefinition
     from hubbub.hub.hub import Hub
-    from hubbub.hub.store.journal import Journal
+    from hubbub.hub.store.store import Store
     from hubbub.runtime.models.scripted import ScriptedModel, ScriptItem
     from hubbub.runtime.runtime import Runtime
     from hubbub.runtime.simulation.simulate import Scenario
@@ -303,10 +303,10 @@ class _Kept:
         self.is_wanted = False
         self._item = item
         self._has_examples = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-        self._journals: list[Journal] = []
+        self._journals: list[Store] = []
         self._history: History | None = None
 
-    def keep(self, journal: "Journal | None", history: "History | None") -> None:
+    def keep(self, journal: "Store | None", history: "History | None") -> None:
         if journal is not None:
             if self._has_examples:
                 self._journals.clear()
@@ -342,7 +342,7 @@ _KEPT: Final = pytest.StashKey[_Kept]()
 
 
 def _keep(
-    config: pytest.Config, journal: "Journal | None" = None, history: "History | None" = None
+    config: pytest.Config, journal: "Store | None" = None, history: "History | None" = None
 ) -> None:
     """Keep what the test at work does, if it may be written."""
     kept = config.stash.get(_KEPT, None)

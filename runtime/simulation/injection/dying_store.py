@@ -25,7 +25,14 @@ from hubbub.hub.snapshots.draft import SnapshotDraft
 from hubbub.hub.store.journal import Addressing, Commit, LoadedRun, RunInfo, Selection
 from hubbub.hub.store.reader import StoreReader
 from hubbub.hub.store.sharing import Sharing, sharing_of
-from hubbub.hub.store.store import Store, snapshots_of
+from hubbub.hub.store.store import (
+    DropsContents,
+    RemovesTrees,
+    Store,
+    drops_of,
+    removals_of,
+    snapshots_of,
+)
 from hubbub.runtime.simulation.injection.power_loss import TornStore
 from hubbub.runtime.simulation.story.faults import CrashMoment
 
@@ -38,8 +45,9 @@ class DyingJournal:
     """Passes everything on to ``inner``, and dies on command.
 
     ``on_death`` is called at that moment, once, whatever the loop is doing: it cancels what is to
-    be cancelled and must not raise.  ``die_at`` names the commit (from 1) at which that happens,
-    and ``when`` and ``sectors`` say how, as in ``Crash``; ``torn`` is ``before`` except for a
+    be cancelled and must not raise.  ``on_tree`` is called before a commit is passed on that has a
+    whole tree go, or come in.  ``die_at`` names the commit (from 1) at which the death comes, and
+    ``when`` and ``sectors`` say how, as in ``Crash``; ``torn`` is ``before`` except for a
     ``TornStore``.
     Put a ``LateJournal`` around it for commits that take their time: what it still holds is lost.
     """
@@ -48,6 +56,7 @@ class DyingJournal:
         self,
         inner: Store,
         on_death: Callable[[], None] | None = None,
+        on_tree: Callable[[Commit], None] | None = None,
         *,
         die_at: int = 0,
         when: CrashMoment = "after",
@@ -58,6 +67,7 @@ class DyingJournal:
         self.commits = 0
         """How many commits have been passed on."""
         self._on_death = on_death
+        self._on_tree = on_tree
         self._torn: TornStore | None = None
         self._when: CrashMoment = when
         self._last: float = math.inf
@@ -106,6 +116,8 @@ class DyingJournal:
             if self._when == "before" and not self._under_way:
                 self.die()
             return
+        if self._on_tree is not None and (commit.gone or commit.found is not None):
+            self._on_tree(commit)
         self.commits += 1
         self._under_way += 1
         done, number = commit.done, self.commits
@@ -178,6 +190,32 @@ class DyingJournal:
     @property
     def bus(self) -> Bus | None:
         return bus_of(self.inner)
+
+    @property
+    def removals(self) -> RemovesTrees | None:
+        return self if removals_of(self.inner) is not None else None
+
+    @property
+    def drops(self) -> DropsContents | None:
+        return drops_of(self.inner)
+
+    @property
+    def keeps_all(self) -> bool:
+        return self._removals.keeps_all
+
+    @property
+    def _removals(self) -> RemovesTrees:
+        found = removals_of(self.inner)
+        assert found is not None, "nothing goes from this store"
+        return found
+
+    async def prepare_removals(self) -> None:
+        await self._alive()
+        await self._removals.prepare_removals()
+
+    async def put_by(self, run_ids: Sequence[str]) -> None:
+        await self._alive()
+        await self._removals.put_by(run_ids)
 
     def reader(self) -> StoreReader:
         return self.inner.reader()

@@ -167,9 +167,9 @@ def one_terminal_event(history: History) -> Iterator[str]:
 def _unheeded(history: History) -> Iterator[str]:
     places: dict[str, int] = {}
     for run_id, inbox in history.inbox.items():
-        stop = next((x for x in inbox if isinstance(x, e.SessionTerminate)), None)
         own = history.own.get(run_id)
-        if stop is None or not own:
+        stop = next((x for x in inbox if isinstance(x, e.SessionTerminate)), None)
+        if stop is None or not own or _is_dropped(stop, own):
             continue
         end = own[-1]
         if not isinstance(end, e.AgentComplete) or end.outcome == "terminated":
@@ -177,6 +177,12 @@ def _unheeded(history: History) -> Iterator[str]:
         places = places or {event.id: place for place, event in enumerate(history.events)}
         if places[stop.id] < places[end.id]:
             yield f"run {run_id} was terminated ({stop.id}), but ended as {end.outcome} ({end.id})"
+
+
+def _is_dropped(stop: Event, own: Iterable[Event]) -> bool:
+    """Whether it was the end of the run that this one is a fork of."""
+    dropped = (item for x in own if isinstance(x, e.SessionDropped) for item in x.items)
+    return any(item.seq == stop.seq for item in dropped)
 
 
 # ── store and memory ─────────────────────────────────────────────────────────────────────────

@@ -189,9 +189,12 @@ def _reports(
 
 
 def _went_unheard(history: History, parent: str | None, event: Event) -> bool:
-    """Whether a result was refused by a parent that is over, and the process died just then."""
+    """Whether a result was refused by a parent that is over, and the process died just then, or
+    that was before the run was forked."""
     if parent is None or _is_live(history, parent):
         return False
+    if event.id in history.forked:
+        return True
     is_cut = any(life.end in ("crashed", "killed") for life in history.lives)
     return is_cut and all(each.event.id != event.id for each in history.heard)
 

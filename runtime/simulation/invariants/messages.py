@@ -154,7 +154,10 @@ def _is_end(event: Event) -> bool:
 
 
 def _is_unheard(history: History, event: Event) -> bool:
-    """Whether a process died when the event was written, and could tell nobody what it means."""
+    """Whether a process died when the event was written, and could tell nobody what it means; or
+    whether that was told of the run before it was forked."""
+    if event.id in history.forked:
+        return True
     if not any(life.end in ("crashed", "killed") for life in history.lives):
         return False
     return all(each.event.id != event.id for each in history.heard)

@@ -14,7 +14,8 @@ from msgspec import Struct
 from hubbub.hub.addressing import identity_of
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.events.codec import encode_event
-from hubbub.hub.store.journal import Journal, RunInfo
+from hubbub.hub.store.journal import RunInfo
+from hubbub.hub.store.store import Store
 from hubbub.hub.values import NULL
 from hubbub.runtime.simulation.story.history import History
 from hubbub.runtime.simulation.world.reading import read_store
@@ -41,7 +42,7 @@ class _Tree(Struct):
     events: list[Event]
 
 
-async def read_journal(journal: Journal) -> History:
+async def read_journal(journal: Store) -> History:
     """All events of a store that is not in use."""
     history = History()
     await read_store(journal, history)

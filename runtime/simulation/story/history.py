@@ -1,9 +1,11 @@
 """``History``: everything that happened in a simulated world, over all its lives.
 
-    events    what the store holds at the end, in its order: the truth
+    events    what the store holds at the end, and what has gone from it, in its order: the truth
     heard     what listeners were told, life by life: durable and not, deltas left out
     sent      what users said, and what became of it
     skipped   what they would have said to runs that were never opened
+    gone      the trees that a retention had go; their events are among ``events``
+    forks     the runs that users had go on from records of others
     requests  every model call
     lives     the processes: when each began, how it ended
 
@@ -29,9 +31,13 @@ from hubbub.hub.store.journal import RunInfo
 from hubbub.hub.values import Json, decode_value
 from hubbub.hub.virtual import EPOCH
 from hubbub.runtime.simulation.story.faults import WorldFault
+from hubbub.runtime.simulation.story.gone import Gone
 from hubbub.runtime.simulation.story.logbook import Logged, new_log
 
-__all__ = ["Asked", "EndOfLife", "Heard", "History", "Life", "Sent", "Skipped", "StoreName", "Verb"]
+__all__ = [
+    "Asked", "EndOfLife", "ForkMade", "Heard", "History", "Life", "Sent", "Skipped", "StoreName",
+    "Verb",
+]  # fmt: skip
 
 StoreName: TypeAlias = Literal["memory", "late", "sqlite"]
 
@@ -39,7 +45,7 @@ EndOfLife: TypeAlias = Literal["", "left", "killed", "crashed"]
 """``left`` in order, ``killed`` by the scenario, ``crashed`` by a fault; empty: still at work."""
 
 Verb: TypeAlias = Literal[
-    "open", "say", "interrupt", "terminate", "close", "reply", "approve", "deny"
+    "open", "fork", "say", "interrupt", "terminate", "close", "reply", "approve", "deny"
 ]
 
 _RUN_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -69,9 +75,9 @@ class Life(Struct, kw_only=True):
 class Sent(Struct, kw_only=True):
     """What a user did, and the status of its receipt.
 
-    ``verb`` is ``say`` except for an opening (``text`` is its input, in JSON where it is no text)
-    and for what ends or interrupts (``text`` is the reason).  ``status`` is that of the receipt;
-    ``pending``: the process died before it could say.
+    ``verb`` is ``say`` except for an opening (``text`` is its input, in JSON where it is no text),
+    for a fork (``text`` is of what), and for what ends or interrupts (``text`` is the reason).
+    ``status`` is that of the receipt; ``pending``: the process died before it could say.
     """
 
     verb: Verb = "say"
@@ -86,6 +92,20 @@ class Sent(Struct, kw_only=True):
     at: float = 0.0
     place: int = 0
     """How much had been ``heard`` when it was done."""
+
+
+class ForkMade(Struct, kw_only=True):
+    """A fork that a user wanted: of which run, after which record; what was changed."""
+
+    run_id: str
+    of_run_id: str
+    seq: int | None = None
+    changes: Mapping[str, Any] = {}
+    status: ReceiptStatus = "pending"
+    """``pending``: the process died before it could say."""
+    reason: str = ""
+    tip: int = 0
+    """How many events had been written when it was asked for."""
 
 
 class Skipped(Struct, kw_only=True, frozen=True):
@@ -142,6 +162,12 @@ class History(Struct, kw_only=True, dict=True):
     events: Sequence[Event] = ()
     heard: list[Heard] = field(default_factory=list)
     sent: list[Sent] = field(default_factory=list)
+    forks: list[ForkMade] = field(default_factory=list)
+    forked: set[str] = field(default_factory=set)
+    """The ids of the events that came in with forks."""
+    gone: list[Gone] = field(default_factory=list)
+    positions: Sequence[int] = ()
+    """Where each event stood in the store, of one from which trees have gone."""
     skipped: list[Skipped] = field(default_factory=list)
     requests: list[Asked] = field(default_factory=list)
     lives: list[Life] = field(default_factory=list)

@@ -20,6 +20,7 @@ from hubbub.hub.errors import CallerError, Closed
 from hubbub.hub.events import Event
 from hubbub.hub.hub import Hub
 from hubbub.hub.ports import Ports
+from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.late import LateJournal
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.store.sharing import sharing_of
@@ -31,6 +32,7 @@ from hubbub.runtime.simulation.injection.plan import Plan
 from hubbub.runtime.simulation.injection.power_loss import TornStore
 from hubbub.runtime.simulation.injection.wrappers import listeners
 from hubbub.runtime.simulation.story.faults import Crash, WorldFault
+from hubbub.runtime.simulation.story.gone import gone_tree
 from hubbub.runtime.simulation.story.history import Heard, History, Life
 from hubbub.runtime.simulation.story.setup import Setup
 from hubbub.runtime.simulation.world.process import Process
@@ -107,6 +109,10 @@ class Processes:
             return self._memory
         return TornStore(self._folder, ports=self._ports)
 
+    def new_run_id(self) -> str:
+        """An id that no run has."""
+        return self._ports.ids.run_id(self._ports.clock.now())
+
     # ── beginnings ───────────────────────────────────────────────────────────────────────────
 
     async def begin(self) -> Process:
@@ -170,9 +176,21 @@ class Processes:
             self._is_gone(life)
             process.died()
 
+        def has_tree(commit: Commit) -> None:
+            if commit.found is not None:
+                self._history.forked.update(each.id for each in commit.found.events)
+                return
+            reader, now = store.reader(), self._ports.clock.now()
+            try:
+                tree = gone_tree(reader, commit.gone, life=life.number, at=now)
+            finally:
+                reader.close()
+            self._history.gone.append(tree)
+
         journal = DyingJournal(
             store,
             died,
+            has_tree,
             die_at=crash.commit if crash else 0,
             when=crash.when if crash else "after",
             sectors=crash.sectors if crash else 0,
@@ -269,6 +287,18 @@ class Processes:
     async def is_busy(self, runtime: Runtime) -> bool:
         """Whether there is something to do, or on its way to the store."""
         return bool(runtime.hub.statistics().uncommitted or await runtime.hub.journal.ready())
+
+    async def rest(self, runtime: Runtime, seconds: float, nap: float) -> bool:
+        """Return when there is nothing to do, looked at from time to time; ``seconds`` later at
+        the latest."""
+        clock = self._ports.clock
+        until = clock.monotonic() + min(seconds, self.longest)
+        while (left := until - clock.monotonic()) > 0:
+            await anyio.sleep(min(nap, left))
+            if not await self.is_busy(runtime):
+                break
+            nap *= 2
+        return True
 
     # ── doing things ─────────────────────────────────────────────────────────────────────────
 

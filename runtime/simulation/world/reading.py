@@ -6,13 +6,20 @@ from typing import Final
 import anyio
 from anyio import TaskInfo
 
+from hubbub.hub import events as e
 from hubbub.hub.events import Event
+from hubbub.hub.hub import Hub
 from hubbub.hub.store.journal import Journal, Selection
+from hubbub.hub.store.reader import Stored, StoreReader, decoded
+from hubbub.hub.store.store import Store
 from hubbub.runtime.runs.model_run import ModelRun
 from hubbub.runtime.runtime import Runtime
+from hubbub.runtime.simulation.story.gone import really_gone, with_gone
 from hubbub.runtime.simulation.story.history import History
 
-__all__ = ["read_live", "read_open_store", "read_store", "read_tasks", "stray_tasks"]
+__all__ = [
+    "read_live", "read_open_store", "read_store", "read_tasks", "shown_prompt", "stray_tasks",
+]  # fmt: skip
 
 LIFE: Final = "life "
 """How the names of the tasks begin in which processes live."""
@@ -23,7 +30,7 @@ HOUSE: Final = (LIFE, "hubbub ", "late journal", "shared journal")
 PAGE: Final = 10_000
 
 
-async def read_store(journal: Journal, history: History) -> None:
+async def read_store(journal: Store, history: History) -> None:
     """Read everything that a store holds which nobody has open."""
     await journal.open()
     try:
@@ -32,22 +39,49 @@ async def read_store(journal: Journal, history: History) -> None:
         await journal.aclose()
 
 
-async def read_open_store(journal: Journal, history: History) -> None:
-    """Read everything that a store holds: events, runs, and what waits for them."""
+async def read_open_store(journal: Store, history: History) -> None:
+    """Read everything that a store holds, and what has gone from it: events, runs, and what waits
+    for them."""
     await journal.flush()
+    infos = await journal.runs(live=False)
+    runs = {info.run_id: info for info in infos}
+    if history.gone:
+        stored = await journal.inspect(_stored)
+        history.gone[:] = really_gone(stored, history.gone)
+        placed, runs, before = with_gone(stored, infos, history.gone)
+        events = [each.event for each in placed]
+        history.positions = tuple(each.position for each in placed)
+        _forget(history, before)
+    else:
+        events = await _events(journal)
+    waiting = {}
+    for info in infos:
+        if info.waiting:
+            loaded = await journal.load(info.run_id)
+            waiting[info.run_id] = tuple(loaded.waiting) if loaded is not None else ()
+    history.set_stored(tuple(events), runs, waiting)
+
+
+async def _events(journal: Journal) -> list[Event]:
     events: list[Event] = []
     position, found = 0, True
     while found:
         page, position = await journal.read(Selection(), after=position, limit=PAGE)
         events += page
         found = bool(page)
-    infos = await journal.runs(live=False)
-    waiting = {}
-    for info in infos:
-        if info.waiting:
-            loaded = await journal.load(info.run_id)
-            waiting[info.run_id] = tuple(loaded.waiting) if loaded is not None else ()
-    history.set_stored(tuple(events), {info.run_id: info for info in infos}, waiting)
+    return events
+
+
+def _stored(store: StoreReader) -> list[Stored]:
+    rows = store.event_rows()
+    return [Stored(row.position, decoded(store, row.position, row.body)) for row in rows]
+
+
+def _forget(history: History, events: Sequence[Event]) -> None:
+    """Have nothing be heard of runs whose ids others have now."""
+    if events:
+        told = [each for each in history.heard if each.event not in events]
+        history.heard[:] = told
 
 
 def read_live(runtimes: Sequence[Runtime], history: History) -> None:
@@ -60,6 +94,24 @@ def read_live(runtimes: Sequence[Runtime], history: History) -> None:
     ]
     history.live = {run.lane.run_id: run.thread for run in found}
     history.live_seq = {run.lane.run_id: run.lane.seq for run in found}
+
+
+def shown_prompt(
+    history: History, hub: Hub | None, run_id: str, kind: str, answered: Container[str]
+) -> str:
+    """The oldest prompt of a run, or of one below it, that was shown and has no answer; of that
+    kind, where one is given; else empty."""
+    shown: dict[str, None] = {}
+    for each in history.heard:
+        match each.event:
+            case e.SessionPrompt() as event if run_id in (event.run_id, event.root_run_id):
+                if event.prompt_id not in answered and kind in ("", event.kind):
+                    shown[event.prompt_id] = None
+            case e.SessionPromptEnd() as event:
+                shown.pop(event.prompt_id, None)
+    if hub is not None and history.workers is None:  # It may have ended unheard.
+        return next(filter(hub.prompts.is_unanswered, shown), "")
+    return next(iter(shown), "")
 
 
 def read_tasks() -> frozenset[int]:

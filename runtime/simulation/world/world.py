@@ -11,13 +11,13 @@ store are the real ones.  Time is virtual, ids come from the seed, and nothing r
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
 import anyio
 
 from hubbub.agents.model import Model, ModelRequest
-from hubbub.hub import events as e
 from hubbub.hub.delivery.ended_prompts import asker_of
 from hubbub.hub.errors import CallerError, UnknownRun
 from hubbub.hub.events.descriptors import Descriptor
@@ -47,6 +47,7 @@ from hubbub.runtime.simulation.story.fields import check_amount, check_whole
 from hubbub.runtime.simulation.story.history import Asked, History, Sent, StoreName, Verb
 from hubbub.runtime.simulation.story.logbook import Logbook
 from hubbub.runtime.simulation.story.setup import Setup
+from hubbub.runtime.simulation.world.forks import fork
 from hubbub.runtime.simulation.world.process import DyingModel, Process
 from hubbub.runtime.simulation.world.processes import Processes
 from hubbub.runtime.simulation.world.reading import (
@@ -54,6 +55,7 @@ from hubbub.runtime.simulation.world.reading import (
     read_open_store,
     read_store,
     read_tasks,
+    shown_prompt,
     stray_tasks,
 )
 from hubbub.runtime.simulation.world.shared_processes import SharedProcesses
@@ -254,6 +256,18 @@ class World:
         sent = Sent(verb="open", run_id="", text=text, key=session_key, user=user, agent=agent)
         return (await self._act(sent, act)).run_id
 
+    async def fork(
+        self, run_id: str, seq: int | None = None, *, user: str = "user", **changes: Any
+    ) -> str:
+        """Have a new run go on from record ``seq`` of a root (``Runtime.fork``).
+
+        Returns its id, also when the process has died and nobody knows whether the run is there;
+        empty where it was refused (``history.forks`` says why).
+        """
+        check_names(run_id=run_id, user=user)
+        given = run_id, seq, changes, user
+        return await fork(self._processes, self.history, self._write, *given)
+
     async def say(self, to: str, text: str, *, user: str = "user", key: str = "") -> Receipt:
         """Say something to a run, or to the conversation of a session key that was opened.
 
@@ -303,19 +317,8 @@ class World:
         """The oldest prompt of a run, or of one below it, that was shown and is open; of that
         kind (``question``, ``approval``, ``external``), where one is given; else empty."""
         check_names(run_id=run_id, kind=kind)
-        shown: dict[str, None] = {}
-        process = self._processes.process
-        for each in self.history.heard:
-            match each.event:
-                case e.SessionPrompt() as event if run_id in (event.run_id, event.root_run_id):
-                    if event.prompt_id not in self._answered and kind in ("", event.kind):
-                        shown[event.prompt_id] = None
-                case e.SessionPromptEnd() as event:
-                    shown.pop(event.prompt_id, None)
-        if process is not None and self.history.workers is None:  # It may have ended unheard.
-            is_open = process.runtime.hub.prompts.is_unanswered
-            return next(filter(is_open, shown), "")
-        return next(iter(shown), "")
+        hub = None if self._processes.process is None else self._processes.process.hub
+        return shown_prompt(self.history, hub, run_id, kind, self._answered)
 
     async def reply(
         self, prompt_id: str, text: str, *, is_error: bool = False, user: str = "user"
@@ -367,9 +370,7 @@ class World:
 
     def _note(self, process: Process, sent: Sent, act: Callable[[Hub], Receipt]) -> Receipt:
         """Do it, and write down what becomes of it."""
-        sent.life, sent.at = process.life.number, self.clock.monotonic()
-        sent.place = len(self.history.heard)
-        self.history.sent.append(sent)
+        self._write(sent, process.life.number)
 
         def settled(receipt: Receipt) -> None:
             sent.run_id, sent.status, sent.reason = receipt.run_id, receipt.status, receipt.reason
@@ -378,6 +379,11 @@ class World:
         settled(receipt)
         receipt.watch(settled)
         return receipt
+
+    def _write(self, sent: Sent, life: int | None = None) -> None:
+        sent.life = self.lives - 1 if life is None else life
+        sent.at, sent.place = self.clock.monotonic(), len(self.history.heard)
+        self.history.sent.append(sent)
 
     async def _wait_settled(self, process: Process, receipt: Receipt) -> None:
         """Wait for what a process has to say; of one that is over nobody hears any more."""
@@ -413,18 +419,10 @@ class World:
         With schedules, and with several workers, which never rest: as soon as no run is at work.
         """
         check_amount("seconds", seconds)
-        while not await self._processes.do(lambda rt: self._rest(rt, seconds), otherwise=False):
-            pass
-
-    async def _rest(self, runtime: Runtime, seconds: float) -> bool:
         nap = 1.0 if self._never_rests else seconds
-        until = self.clock.monotonic() + min(seconds, self._processes.longest)
-        while (left := until - self.clock.monotonic()) > 0:
-            await anyio.sleep(min(nap, left))
-            if not await self._processes.is_busy(runtime):
-                break
-            nap *= 2
-        return True
+        rest = partial(self._processes.rest, seconds=seconds, nap=nap)
+        while not await self._processes.do(rest, otherwise=False):
+            pass
 
     # ── what is written down ─────────────────────────────────────────────────────────────────
 
