@@ -4,6 +4,7 @@
     its process died, it waited           not counted  for a person, a child, a message, a timer
     its loop raised                       counted      four in a row
     its runtime was left                  not counted  any number of times
+    it came in as a fork, at work         not counted  nothing has died
 
 Rules
 -----
@@ -28,6 +29,7 @@ from hubbub.hub.events import Event
 
 __all__ = [
     "CONTEXT_ONLY",
+    "FORKED",
     "LEFT",
     "MAX_CRASHES",
     "OTHERS",
@@ -51,7 +53,9 @@ WAITED: Final = "the process died while this run waited"
 OTHERS: Final = "the process died while another run was being tried"
 UNDECIDED: Final = "the process died, and it is not known of which run"
 
-_NOT_COUNTED: Final = frozenset((LEFT, CONTEXT_ONLY, WAITED, OTHERS, UNDECIDED))
+FORKED: Final = "forked while this run was at work"
+
+_NOT_COUNTED: Final = frozenset((LEFT, CONTEXT_ONLY, FORKED, WAITED, OTHERS, UNDECIDED))
 
 MAX_CRASHES: Final = 3
 """Deaths of the process in a row after which a run fails."""

@@ -167,7 +167,7 @@ def unsummarised(activity: Summarize, error: str) -> Summarized:
 class Restored(Struct, frozen=True, gc=False):
     """The run is back in memory, in the middle of something.
 
-    ``cause``: what its loop died of; nothing where its process did; else ``LEFT`` or
+    ``cause``: what its loop died of; nothing where its process did; else ``LEFT``, ``FORKED`` or
     ``CONTEXT_ONLY`` of ``agents/turn/recovery.py``.  ``before``: the causes of the times before,
     since it last made progress.  ``max_crashes``: deaths of the process in a row after which it
     fails.  ``control`` are the control items that wait.

@@ -147,13 +147,15 @@ class Delivery(Struct, eq=False):
 
 
 class FoundRun(Struct, frozen=True, kw_only=True):
-    """A run of a ``FoundTree``; ``waiting`` are numbers of its in lane."""
+    """A run of a ``FoundTree``; ``waiting`` are numbers of its in lane, and so is what it has
+    ``accepted``, by source and key."""
 
     new: NewRun
     created_at: int
     status: RunStatus
     inbox: Literal["open", "closing", "terminated", "ended"]
     waiting: frozenset[int] = frozenset()
+    accepted: Mapping[tuple[str, str], int] = {}
 
 
 class FoundTree(Struct, frozen=True, kw_only=True):

@@ -272,10 +272,11 @@ class Ledger(Generic[R]):
         if any(self._rows.find(run.new.run_id) is not None for run in tree.runs):
             return False
         rows = {run.new.run_id: self._rows.create(run.new, run.created_at) for run in tree.runs}
-        waiting = {run.new.run_id: run.waiting for run in tree.runs}
+        found = {run.new.run_id: run for run in tree.runs}
         for run_id, some in groupby(tree.events, lambda event: event.run_id):
-            row, events = rows[run_id], tuple(some)
+            row, run, events = rows[run_id], found[run_id], tuple(some)
             self.writes.events.append((row, events))
+            keys = {seq: key for key, seq in run.accepted.items()}
             for event in events:
                 if event.lane == "own":
                     row.seq = event.seq
@@ -283,9 +284,11 @@ class Ledger(Generic[R]):
                         row.in_seq = event.inbox
                     continue
                 row.in_seq = event.seq
-                if event.seq in waiting[run_id]:
+                if event.seq in run.waiting:
                     row.waiting[event.seq] = event  # type: ignore[assignment]
                     row.messages += event.__class__ is SessionMessage
+                if event.seq in keys:
+                    self.writes.accepted[row, *keys[event.seq]] = event  # type: ignore[assignment]
         self._recent = rows[root.run_id].recent = max(tree.at, self._recent + 1)
         for run in tree.runs:
             row = rows[run.new.run_id]

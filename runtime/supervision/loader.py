@@ -22,7 +22,13 @@ from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.state.bases import begun_at
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import EMPTY, Thread
-from hubbub.agents.turn.crash_limit import CONTEXT_ONLY, crash_limit_failure, questions, waited
+from hubbub.agents.turn.crash_limit import (
+    CONTEXT_ONLY,
+    FORKED,
+    crash_limit_failure,
+    questions,
+    waited,
+)
 from hubbub.agents.turn.missing import ResumeProblem, find_missing
 from hubbub.agents.turn.recovery import causes_of
 from hubbub.agents.turn.signals import Restored
@@ -52,9 +58,9 @@ class Loader:
     """Takes runs into memory."""
 
     __slots__ = (
-        "_boot", "_callers", "_definitions", "_enqueue", "_families", "_hub", "_left_id",
+        "_callers", "_definitions", "_enqueue", "_families", "_hub", "_left_id",
         "_lend_again", "_live", "_overdue", "_phase", "_quarantine", "_reading", "_share",
-        "_shared", "_trials", "arriving", "expected", "loading", "loop_failures", "losses",
+        "_shared", "_trials", "arriving", "boot", "expected", "loading", "loop_failures", "losses",
         "recent",
     )  # fmt: skip
 
@@ -81,7 +87,7 @@ class Loader:
         self._trials = trials
         self._quarantine = quarantine
         self._share = self._hub.share
-        self._boot = Boot(policy, is_shared=self._share.sharing is not None)
+        self.boot = Boot(policy, is_shared=self._share.sharing is not None)
         self._callers = callers
         """The tasks that wait for a run and lend themselves to it, by run id."""
         self._left_id = left_id
@@ -112,7 +118,7 @@ class Loader:
 
     def takes(self, item: InLane) -> bool:
         """Keep an item for its run, if that is being read just now."""
-        self._boot.woken(item)
+        self.boot.woken(item)
         held = self.loading.get(item.run_id)
         if held is not None:
             held.append(item)
@@ -121,7 +127,7 @@ class Loader:
     async def unfinished(self, claimed: Claimed | None = None) -> Sequence[str]:
         """The runs that an earlier runtime, or another one, has left for this one to resume."""
         journal = self._hub.journal
-        found = await self._boot.unfinished(journal, claimed)
+        found = await self.boot.unfinished(journal, claimed)
         roots = () if claimed is None else claimed.roots
         await self._trials.found(journal, tuple(found), roots)
         return found
@@ -136,11 +142,11 @@ class Loader:
         for known in (self.loop_failures, self.expected):
             known.pop(run_id, None)
         self._overdue.discard(run_id)
-        self._boot.used(run_id)
+        self.boot.used(run_id)
 
     def note_left(self, at_work: Mapping[str, tuple[str, int]]) -> None:
         """The runtime is left in order, with these runs at work."""
-        self._boot.leave(self._hub.journal, at_work, self._trials.note_left())
+        self.boot.leave(self._hub.journal, at_work, self._trials.note_left())
 
     def is_overdue(self, run_id: str) -> None:
         """A run's time is over: it ends as soon as it is in memory."""
@@ -314,14 +320,14 @@ class Loader:
         if causes and self._is_held(lane, causes, waiting):
             return
         self._families.came_back(run_id)
-        pending = self._boot.pending(run_id, waiting)
+        pending = self.boot.pending(run_id, waiting)
         caller = self._callers.get(run_id)
         run = ModelRun(self._shared, lane, thread, caller, is_careful=is_loaded)
         self._live.by_id[run.lane.run_id] = run
         for item in waiting:
             if item not in pending:
                 run.mail.put(item)
-        self._boot.used(run_id)
+        self.boot.used(run_id)
         if definition is None:
             run.fail_for_good(UnknownAgent(lane.agent, definitions.names))
         elif run_id in self._overdue:
@@ -337,7 +343,7 @@ class Loader:
     ) -> tuple[str, ...]:
         """Why a run is restored, as often as that counts, now included; empty where it is not."""
         run_id = lane.run_id
-        cause = self._boot.cause(run_id, lane.seq)
+        cause = self.boot.cause(run_id, lane.seq)
         if not (thread.is_at_work or (cause == CONTEXT_ONLY and thread.phase == "live")):
             return ()
         before = causes_of(events, begun or EMPTY)
@@ -352,12 +358,8 @@ class Loader:
         """Whether a run that is to be restored is left alone until its turn comes."""
         run_id = lane.run_id
         ends = any(isinstance(x, ENDINGS) for x in waiting)
-        if (
-            ends
-            or run_id in self._overdue
-            or run_id in self.loop_failures
-            or causes[-1] == CONTEXT_ONLY
-        ):
+        is_urgent = ends or run_id in self._overdue or run_id in self.loop_failures
+        if is_urgent or causes[-1] in (CONTEXT_ONLY, FORKED):
             return False
         if self._trials.holds(run_id, causes, lane.root_run_id):
             self._left_id(run_id)
@@ -404,7 +406,7 @@ class Loader:
             events = (*events, *lane.append(missing).events)
         run = ModelRun(self._shared, lane, fold_all(EMPTY, events), is_careful=True)
         self._live.by_id[run.lane.run_id] = run
-        self._boot.used(run_id)
+        self.boot.used(run_id)
         for item in ends:
             run.mail.put(item)
         if ends:
@@ -423,7 +425,7 @@ class Loader:
     ) -> None:
         thread = known if isinstance(known, CodeThread) else fold_code_all(NEW, events)
         again = thread.opened is not None
-        cause = self._boot.cause(lane.run_id, lane.seq)
+        cause = self.boot.cause(lane.run_id, lane.seq)
         if again and definition.on_restart == "resume":
             if failures := self._unrecorded_failures(lane.run_id, lane.seq):
                 cause = failures[-1]
@@ -433,9 +435,9 @@ class Loader:
                 )
             if self._is_held(lane, (*thread.before, cause), waiting):
                 return
-        pending = self._boot.pending(lane.run_id, waiting)
+        pending = self.boot.pending(lane.run_id, waiting)
         self._live.by_id[lane.run_id] = run = CodeRun(self._shared, definition, lane, thread)
-        self._boot.used(lane.run_id)
+        self.boot.used(lane.run_id)
         self._drop(lane, pending)
         # What is terminated does nothing else, whatever came before that.
         ends = [item for item in waiting if isinstance(item, e.SessionTerminate)] if again else []

@@ -104,8 +104,9 @@ class OwnedTrees:
         for run in living:
             if run.new.wake_at is not None:
                 self._deadlines.watch(run.new.run_id, run.new.wake_at)
-        ready = [run for run in living if run.status == "active" or run.waiting]
-        self._resume([run.new.run_id for run in ready])
+        ready = [x.new.run_id for x in living if x.status == "active" or x.waiting]
+        self._loader.boot.came_in(ready)
+        self._resume(ready)
 
     async def _begin_with(self, roots: Sequence[str], taken_up: anyio.Event) -> None:
         """Nothing of these trees runs before it is known what was left of them."""

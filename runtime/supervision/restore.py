@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from hubbub.agents.turn.crash_limit import CONTEXT_ONLY, LEFT
+from hubbub.agents.turn.crash_limit import CONTEXT_ONLY, FORKED, LEFT
 from hubbub.hub.errors import BadValue, StoreFailed
 from hubbub.hub.events import InLane, SessionMessage
 from hubbub.hub.logs import log
@@ -65,13 +65,17 @@ class Claimed(Struct, frozen=True):
 class Boot:
     """The state of the runs as a runtime found it; its entries are used up as runs are read."""
 
-    __slots__ = ("_emptied", "_is_context_only", "_is_shared", "_left", "_noted", "_tip")
+    __slots__ = (
+        "_emptied", "_forked", "_is_context_only", "_is_shared", "_left", "_noted", "_tip",
+    )  # fmt: skip
 
     def __init__(self, policy: RestorePolicy, *, is_shared: bool = False) -> None:
         self._is_context_only = policy is RestorePolicy.CONTEXT_ONLY
         self._is_shared = is_shared
         self._left: dict[str, int] = {}
         self._noted: dict[str, int] = {}
+        self._forked: set[str] = set()
+        """Runs that came in at work, and have not been read yet."""
         self._emptied: dict[str, int] = {}
         """Runs to be restored without what waits, and the number of the last such item."""
         self._tip = 0
@@ -121,6 +125,10 @@ class Boot:
             self._emptied[run_id] = min(self._emptied[run_id], last)
         return tuple(self._emptied)
 
+    def came_in(self, run_ids: Iterable[str]) -> None:
+        """Runs of a fork are to be gone on with: of these nothing has died."""
+        self._forked.update(run_ids)
+
     def woken(self, item: InLane) -> None:
         """An item came since: it is handled as ever."""
         if item.run_id in self._emptied:
@@ -130,6 +138,8 @@ class Boot:
         """Why a run that was at work is read again, when its own lane ends at ``seq``."""
         if run_id in self._emptied:
             return CONTEXT_ONLY
+        if run_id in self._forked:
+            return FORKED
         return LEFT if self._left.get(run_id) == seq else ""
 
     def pending(self, run_id: str, waiting: Iterable[InLane]) -> tuple[InLane, ...]:
@@ -143,6 +153,7 @@ class Boot:
         """The run is in memory, or over: what was found of it holds no more."""
         self._emptied.pop(run_id, None)
         self._left.pop(run_id, None)
+        self._forked.discard(run_id)
 
     def leave(
         self, journal: Journal, at_work: Mapping[str, tuple[str, int]], notes: Mapping[str, str]

@@ -8,7 +8,7 @@ Rules
 * A record that was written with the next one, as an answer with the end of its session, or the
   begin of one with its message, is taken with it.
 * What the root's own records up to there have sent is in the same commit, but behind: a child that
-  it has on record is begun, and has what it was told.
+  it has on record is begun, has what it was told, and is interrupted where the root was.
 * Which of a step's calls need a person's approval was decided with the step.  Where the cut is
   before that is on record, it is known all the same (``asked``).
 * Nothing damaged is taken: every event is checked as ``hubbub fsck`` does.
@@ -56,6 +56,8 @@ class CutRun(Struct, frozen=True):
     """``closing`` or ``terminated``, where its inbox takes no more messages."""
     ends: tuple[e.SessionClose | e.SessionTerminate, ...] = ()
     """What has closed it, taken or not."""
+    at: int = 0
+    """The time of its last record (µs)."""
 
 
 class CutTree(Struct, frozen=True):
@@ -125,6 +127,13 @@ def _belongs(event: Event, following: Event) -> bool:
             return isinstance(following, e.SessionStart)
         case e.SessionStart():
             return isinstance(following, e.SessionTaken)
+        case e.SessionPromptEnd():  # An answer is what the call came to.
+            is_result = isinstance(following, e.AgentToolComplete)
+            return isinstance(following, _TOGETHER) or (
+                is_result and following.call_id == event.call_id
+            )
+        case e.SessionTaken():  # Of values that a child has waited for.
+            return isinstance(following, (*_TOGETHER, e.AgentChild))
         case e.AgentStep(calls=()):
             return isinstance(following, (*_TOGETHER, e.AgentRetry))
         case e.AgentHandoff() | e.SessionPop():
@@ -134,6 +143,16 @@ def _belongs(event: Event, following: Event) -> bool:
 
 
 _TOGETHER: Final = (e.SessionEnd, e.SessionTurn, e.SessionPush, e.SessionPop)
+
+_ENDS: Final = (e.SessionAbort, e.SessionCancel)
+"""By what a run interrupts those that it has waited for."""
+
+
+def _waited(thread: Thread) -> set[str]:
+    """The children that a run waits for."""
+    calls = thread.open.calls if thread.open is not None else ()
+    waits = {call.child for call in calls if call.status == "waiting" and call.child}
+    return waits | {start.child for start in thread.family.starts if start.status == "waiting"}
 
 
 class _Cut:
@@ -147,8 +166,12 @@ class _Cut:
         self._runs: dict[str, CutRun] = {}
         self._events: list[Event] = []
         self._asked: list[e.SessionPrompt] = []
+        self._place = 0
+        """The position of the last one of them."""
         self._untold: set[tuple[str, str]] = set()
         """Children without an opening yet, and messages to them, by key."""
+        self._left: set[str] = set()
+        """Children that the root has waited for and does not any more: they may be told so."""
 
     def tree(self) -> CutTree:
         rows = self._rows()
@@ -181,6 +204,7 @@ class _Cut:
             raise StoreFailed(self._store.place, f"{problem.what}: {problem.remedy}")
         event = decoded(self._store, row.position, row.body)
         self._put(event)
+        self._place = row.position
         return event
 
     def _put(self, event: Event) -> None:
@@ -198,12 +222,17 @@ class _Cut:
                 run = replace(run, closes="terminated", ends=(*run.ends, event))
             case e.SessionMessage(lane="in"):
                 self._untold.discard((event.run_id, event.key))
+            case e.SessionAbort(lane="in") | e.SessionCancel(lane="in"):
+                self._left.discard(event.run_id)
             case e.AgentChild(error="") if event.child_run_id not in self._runs:
                 self._untold.add((event.child_run_id, ""))
             case e.AgentMessage() if event.key:
                 self._untold.add((event.to, event.key))
         if event.lane == "own":
-            run = replace(run, thread=fold(run.thread, event))
+            before = run.thread
+            run = replace(run, thread=fold(before, event), at=event.at)
+            if event.run_id == self._root.run_id:
+                self._left |= _waited(before) - _waited(run.thread)
         self._runs[event.run_id] = run
 
     def _take_together(
@@ -215,8 +244,9 @@ class _Cut:
         for row in rows:
             following = decoded(self._store, row.position, row.body)
             is_next = row.position == last.position + 1 and following.at == event.at
+            is_own = row.lane == "own" and row.run_id == last.run_id
             # With a step that is not taken itself nothing of it is.
-            if not (is_next and row.lane == "own") or isinstance(following, e.AgentStep):
+            if not (is_next and is_own) or isinstance(following, e.AgentStep):
                 return chain(left, (row,), rows)
             if not left and _belongs(event, following):
                 event = self._take(row)
@@ -230,25 +260,30 @@ class _Cut:
 
     def _take_sent(self, rows: Iterator[EventRow]) -> None:
         """Take what was sent with the last records, which stands behind them."""
+        place, sent, in_commit = self._place, 0, True
         for _, row in zip(range(BEHIND), rows, strict=False):
-            if not self._untold:
+            is_own = row.run_id == self._root.run_id and row.lane == "own" and not sent
+            place, sent = place + 1, sent + (row.lane == "in")
+            in_commit = in_commit and row.position == place and (is_own or row.lane == "in")
+            if not (self._untold or in_commit):
                 return
             if row.lane != "in":
                 continue
             event = decoded(self._store, row.position, row.body)
             key = event.key if isinstance(event, e.SessionMessage) else ""
-            if (event.run_id, key) not in self._untold:
-                continue
-            known = self._lanes.runs.get(event.run_id)
-            seq = 1 if known is None else known.in_seq + 1
-            event = replace(event, seq=seq)
-            body = encode_event(event)
-            sent = EventRow(
-                row.position, row.run_id, row.root_run_id, row.lane, seq, row.type, None, body
-            )
-            for problem in self._lanes.take(sent):
-                raise StoreFailed(self._store.place, f"{problem.what}: {problem.remedy}")
-            self._put(event)
+            is_end = in_commit and isinstance(event, _ENDS) and event.run_id in self._left
+            if is_end or (event.run_id, key) in self._untold:
+                self._take_as_next(row, event)
+
+    def _take_as_next(self, row: EventRow, event: Event) -> None:
+        """Take an item as the next one of its inbox, whatever came there before it."""
+        known = self._lanes.runs.get(event.run_id)
+        seq = 1 if known is None else known.in_seq + 1
+        event = replace(event, seq=seq)
+        sent = row._replace(seq=seq, crc=None, body=encode_event(event))
+        for problem in self._lanes.take(sent):
+            raise StoreFailed(self._store.place, f"{problem.what}: {problem.remedy}")
+        self._put(event)
 
     def _check(self, run_id: str, run: CutRun) -> None:
         if run_id != self._root.run_id and run.lane.seq < first_behind_gap(self._store, run_id):

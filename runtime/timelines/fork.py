@@ -13,12 +13,15 @@ Rules
   answered with that.  What was to be asked next is asked in the fork.
 * Where another agent goes on, calls that had not begun are skipped, as behind a handoff: they were
   made for other tools, and what asks for an approval among those of the new agent saw none of them.
+* What ends with the cut in a run at work has the time of its last record: until it goes on, nobody
+  works on it.
 * Calls that were under way are lost calls: who goes on with the run treats them as after a crash.
 * What waited in an inbox waits there, in order; but for what would have ended the root.
+* What was accepted under a key is known by it: the same again is a duplicate.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
@@ -30,7 +33,7 @@ from hubbub.agents.state.prompts import WITHDRAWN, ends_of
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.calls import HANDED_OVER, LOST, answer, given_up
 from hubbub.hub import events as e
-from hubbub.hub.addressing import is_minted
+from hubbub.hub.addressing import identity_of, is_minted
 from hubbub.hub.events import Event
 from hubbub.hub.events.codec import decode_event, encode_event
 from hubbub.hub.events.descriptors import (
@@ -43,7 +46,7 @@ from hubbub.hub.store.journal import FoundRun, FoundTree, NewRun, RunStatus
 from hubbub.hub.values import NULL
 from hubbub.runtime.timelines.cut import CutRun, CutTree
 
-__all__ = ["ForkedAs", "forked"]
+__all__ = ["ForkedAs", "forked", "names_of"]
 
 FORKED: Final = "forked"
 
@@ -75,11 +78,22 @@ class ForkedAs(Struct, frozen=True, kw_only=True):
     message: e.SessionMessage | None = None
 
 
-def forked(cut: CutTree, given: ForkedAs, new_id: Callable[[], str]) -> FoundTree:
-    """The tree that goes on from a cut."""
+def names_of(cut: CutTree, given: ForkedAs, new_id: Callable[[], str]) -> dict[str, str]:
+    """The ids of a fork's runs, by those of the old ones: also of children that are yet to be
+    begun, for which values were provided."""
     first, *others = cut.runs
+    awaited = [
+        event.child_run_id
+        for event in cut.events
+        if isinstance(event, e.SessionVariables) and event.child_run_id
+    ]
+    return {first: given.run_id} | {each: new_id() for each in dict.fromkeys((*others, *awaited))}
+
+
+def forked(cut: CutTree, given: ForkedAs, names: Mapping[str, str]) -> FoundTree:
+    """The tree that goes on from a cut, whose runs have these ids (``names_of``)."""
+    first = next(iter(cut.runs))
     began = cut.runs[first].thread.phase != "new"
-    names = {first: given.run_id} | {each: new_id() for each in others}
     renamed = _Renamed(names)
     events = [_placed(renamed.of(event), given, began=began) for event in cut.events]
     runs = []
@@ -88,7 +102,18 @@ def forked(cut: CutTree, given: ForkedAs, new_id: Callable[[], str]) -> FoundTre
         ending = _Over(run, names[run_id], renamed, given, asked, began=began)
         events += ending.events()
         runs.append(ending.found())
+    accepted = _accepted(events)
+    runs = [replace(run, accepted=accepted.get(run.new.run_id, {})) for run in runs]
     return FoundTree(at=given.at, runs=runs, events=events)
+
+
+def _accepted(events: Iterable[Event]) -> dict[str, dict[tuple[str, str], int]]:
+    """Under which sources and keys each inbox has accepted what."""
+    found: dict[str, dict[tuple[str, str], int]] = {}
+    for event in events:
+        if event.lane == "in" and (known := identity_of(event))[1]:  # type: ignore[arg-type]
+            found.setdefault(event.run_id, {}).setdefault(known, event.seq)
+    return found
 
 
 class _Renamed:
@@ -209,12 +234,13 @@ class _Over:
         """What is on record of the run beside what was at the cut."""
         if self._lane.has_ended:
             return
+        at = self._run.at if self._thread.is_at_work else self._given.at
         for seq, event in enumerate(self._over(), self._lane.seq + 1):
-            stamped = self._stamped(self._renamed.of(event), "own", seq)
+            stamped = self._stamped(self._renamed.of(event), "own", seq, at)
             self._thread = fold_all(self._thread, (event,))
             yield stamped
         if self._message is not None:
-            yield self._stamped(self._message, "in", self._lane.in_seq + 1)
+            yield self._stamped(self._message, "in", self._lane.in_seq + 1, self._given.at)
 
     def _over(self) -> Iterator[Event]:
         """What ends with the cut, by the records of the old run."""
@@ -259,10 +285,10 @@ class _Over:
     def _agent(self) -> str:
         return self._thread.agent or self._opened.open_agent
 
-    def _stamped(self, event: _E, lane: str, seq: int) -> _E:
+    def _stamped(self, event: _E, lane: str, seq: int, at: int) -> _E:
         opened = self._opened
         return replace(
-            event, at=self._given.at, run_id=self._run_id, root_run_id=opened.root_run_id,
+            event, at=at, run_id=self._run_id, root_run_id=opened.root_run_id,
             parent_run_id=opened.parent_run_id, agent=self._agent, lane=lane, seq=seq,
         )  # fmt: skip
 

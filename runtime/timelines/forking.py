@@ -23,7 +23,7 @@ from hubbub.hub.store.journal import Commit, FoundTree
 from hubbub.hub.store.reader import StoreReader
 from hubbub.hub.texts import check_key_size, check_label, check_names, check_text
 from hubbub.runtime.timelines.cut import CutTree, cut_tree
-from hubbub.runtime.timelines.fork import ForkedAs, forked
+from hubbub.runtime.timelines.fork import ForkedAs, forked, names_of
 
 __all__ = ["ForkWanted", "Forked", "fork_run"]
 
@@ -83,8 +83,8 @@ async def fork_run(
         run_id=wanted.new_run_id or ids.run_id(now), at=now, session_key=wanted.session_key,
         agent=wanted.agent, model=wanted.model, prompt=wanted.prompt, message=message,
     )  # fmt: skip
-    tree = forked(cut, given, lambda: ids.run_id(now))
-    names = dict(zip(cut.runs, (run.new.run_id for run in tree.runs), strict=True))
+    names = names_of(cut, given, lambda: ids.run_id(now))
+    tree = forked(cut, given, names)
     await _check_id(hub, wanted.new_run_id)
     await _keep_contents(hub, wanted.run_id, tree, contents)
     await _check_id(hub, wanted.new_run_id)  # Nothing is waited for between that and the commit.
