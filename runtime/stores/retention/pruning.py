@@ -14,6 +14,7 @@
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -31,7 +32,7 @@ from hubbub.runtime.stores.folders.disk import RealDisk
 from hubbub.runtime.stores.folders.write import folder_name
 from hubbub.runtime.stores.open import folder_of_store, open_intake, open_reader
 from hubbub.runtime.stores.retention.retention import EndedTree, Retention, trees_to_go
-from hubbub.runtime.stores.retention.trees import EndedRun, ended_tree
+from hubbub.runtime.stores.retention.trees import EndedRun, ended_tree, last_end
 from hubbub.runtime.stores.sqlite.blobs import sync_folder
 from hubbub.runtime.stores.sqlite.output_file import check_outside_stores, write_output
 from hubbub.runtime.stores.sqlite.private_files import make_private_folder
@@ -134,7 +135,12 @@ def _ended_trees(
             trees.append(structs.replace(tree, size=size))
         except (*READ_ERRORS, HubbubError) as error:
             problems.append(f"run {root}: cannot be read ({error}), and is kept; see hubbub fsck")
-    return trees, problems
+    times = Counter(tree.ended_at for tree in trees)
+    placed = [
+        structs.replace(tree, place=last_end(store, tree)) if times[tree.ended_at] > 1 else tree
+        for tree in trees
+    ]
+    return placed, problems
 
 
 def prune_store(

@@ -41,6 +41,8 @@ class EndedTree(Struct, frozen=True, kw_only=True):
     """How many bytes these take; 0 where nobody asks."""
     ended_at: int
     """The time of its last event (µs)."""
+    place: int = 0
+    """Of trees that ended at one time: where its last end stands in the store."""
 
 
 class Retention(Struct, frozen=True, kw_only=True):
@@ -131,7 +133,7 @@ def trees_to_go(
     whole store take, where ``max_bytes`` is given."""
     if not retention.removes:
         return []
-    oldest = sorted(trees, key=lambda tree: (tree.ended_at, tree.root_run_id))
+    oldest = sorted(trees, key=lambda tree: (tree.ended_at, tree.place))
     candidates = oldest[: max(0, len(oldest) - (retention.keep_last or 0))]
     last = old_since(retention, now)
     count = sum(tree.ended_at <= last for tree in candidates) if last is not None else 0

@@ -108,7 +108,7 @@ def ended_page(store: StoreReader, after: int, old: int | None, now: int) -> End
             if rows and not is_kept and all(row.status == "ended" for row in rows):
                 runs = [(row.run_id, row.agent, row.seq + row.in_seq) for row in rows]
                 tree = ended_tree(store, root, runs)
-                place = _last_end(store, end, tree)
+                place = last_end(store, tree, end)
                 if end.run_id == root or end.position == place:  # A part comes with its last end.
                     trees.append((place, tree))
         except (*READ_ERRORS, HubbubError) as error:
@@ -117,11 +117,11 @@ def ended_page(store: StoreReader, after: int, old: int | None, now: int) -> End
     return EndedPage(trees=trees, after=after, is_over=is_over, problems=problems)
 
 
-def _last_end(store: StoreReader, end: EventRow, tree: EndedTree) -> int:
-    """Where the last run of a tree ended of which an end is given."""
-    place = end.position
+def last_end(store: StoreReader, tree: EndedTree, end: EventRow | None = None) -> int:
+    """Where the last run of a tree ended, of which one end may be given."""
+    place = 0 if end is None else end.position
     for run_id in tree.run_ids:
-        if run_id != end.run_id:
+        if end is None or run_id != end.run_id:
             lane = store.event_rows([run_id], after=place, backwards=True)
             place = next((row.position for row in lane if row.lane == "own"), place)
     return place
@@ -263,8 +263,11 @@ def is_silent(store: StoreReader, root: RunRow, since: int) -> bool:
             return False
         if _was_heard(store, row.run_id, since):
             return False
-    return True
+    # Those that have ended were heard of, too; last, as there may be many of them.
+    ended = (row for row in store.tree(root.run_id) if row.status == "ended")
+    return not any(_was_heard(store, row.run_id, since) for row in ended)
 
 
 def _was_heard(store: StoreReader, run_id: str, since: int) -> bool:
+    """Whether anything is on record of a run that was written after a time (µs)."""
     return any(event.at > since for event in store.lanes(run_id, 1, backwards=True))

@@ -6,10 +6,11 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
+from support.agents import model_agent
 from support.pruned_stores import DAY, counted_calls, problems
 from support.stores import agents
 
-from hubbub import Message, Retention, RunContext, Runtime, agent
+from hubbub import Message, Retention, RunContext, RunState, Runtime, agent, tool
 from hubbub.hub.errors import BadValue, UnknownRun
 from hubbub.hub.events import AgentComplete, Event, HubGap, SessionMessage
 from hubbub.hub.ports import Ports
@@ -17,6 +18,7 @@ from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.store.reader import StoreReader
 from hubbub.runtime.cli.text import process_lines
 from hubbub.runtime.inspection.at_work import list_processes
+from hubbub.runtime.models.scripted import ScriptedModel, call
 from hubbub.runtime.stores.open import open_reader
 
 pytestmark = pytest.mark.anyio
@@ -147,6 +149,34 @@ async def test_what_waits_for_somebody_is_never_silent(store: str, ports: Ports)
         live = await rt.hub.journal.runs()
         assert {family.run_id, timed.run_id} <= {info.run_id for info in live}
         await rt.hub.terminate(family.run_id)
+
+
+async def test_a_tree_in_which_a_child_has_ended_lately_is_not_silent(
+    store: str, ports: Ports
+) -> None:
+    """Though the runs that live have said nothing for long."""
+
+    @agent("worker")
+    async def worker(input: Any, ctx: Any) -> str:
+        await anyio.sleep(8 * DAY)
+        return "done"
+
+    @tool
+    async def hire(state: RunState) -> str:
+        """Have somebody work who reports to nobody."""
+        state.spawn("worker", "go", result="ignore")
+        return "hired"
+
+    answers = ScriptedModel([call("hire"), "Hired."])
+    desk = model_agent(answers, hire, name="desk")
+    retention = Retention(silent="10d")
+    async with Runtime([desk, worker], store=store, ports=ports, retention=retention) as rt:
+        run = await rt.start("desk", "hello", session_key="chat")
+        await run.result()
+        await anyio.sleep(14 * DAY)
+        assert {info.run_id for info in await rt.hub.journal.runs()} == {run.run_id}
+        await anyio.sleep(6 * DAY)
+        assert await rt.hub.journal.runs() == []
 
 
 async def test_a_cursor_into_what_is_gone_yields_a_gap(store: str, ports: Ports) -> None:

@@ -17,8 +17,9 @@ SECOND = 1_000_000
 def tree(number: int, ended_at: int) -> EndedTree:
     name = f"run-{number}"
     return EndedTree(
-        root_run_id=name, agent="bot", run_ids=(name,), events=1, ended_at=ended_at * SECOND
-    )
+        root_run_id=name, agent="bot", run_ids=(name,), events=1, ended_at=ended_at * SECOND,
+        place=number,
+    )  # fmt: skip
 
 
 @given(
@@ -35,7 +36,7 @@ def test_a_tree_goes_when_neither_limit_keeps_it_and_the_oldest_go_first(
     trees = [tree(number, end) for number, end in enumerate(ends)]
     retention = Retention(ended=ended, keep_last=keep_last)
     gone = trees_to_go(trees, retention, now * SECOND)
-    newest = sorted(trees, key=lambda x: (x.ended_at, x.root_run_id))[::-1]
+    newest = sorted(trees, key=lambda x: (x.ended_at, x.place))[::-1]
     for place, each in enumerate(newest):
         is_among_last = keep_last is not None and place < keep_last
         is_young = ended is not None and each.ended_at > (now - ended) * SECOND
@@ -63,7 +64,7 @@ def test_beyond_a_size_the_oldest_go_until_the_rest_fits_and_no_more_than_these(
     size = others + sum(x.size for x in trees)
     retention = Retention(ended=ended, keep_last=keep_last, max_bytes=max_bytes)
     gone = trees_to_go(trees, retention, 25 * SECOND, size)
-    oldest = sorted(trees, key=lambda x: (x.ended_at, x.root_run_id))
+    oldest = sorted(trees, key=lambda x: (x.ended_at, x.place))
     candidates = oldest[: max(0, len(trees) - (keep_last or 0))]
     assert gone == candidates[: len(gone)]
     old = [x for x in candidates if ended is not None and x.ended_at <= (25 - ended) * SECOND]
