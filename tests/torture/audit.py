@@ -1,5 +1,6 @@
 """What must hold of a store, whatever was done to it."""
 
+import time
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -31,14 +32,15 @@ __all__ = [
 ]
 
 
-def lane_problems(db: Any) -> list[str]:
-    """Gaps in positions and lanes, and events that are not what was written."""
+def lane_problems(db: Any, *, is_pruned: bool = False) -> list[str]:
+    """Gaps in positions and lanes, and events that are not what was written; from a store that is
+    pruned whole runs may be missing, and their positions with them."""
     problems = []
     chains: dict[int, int] = {}
     seqs: dict[tuple[int, str], int] = {}
     select = "SELECT position, run, lane, seq, crc, body FROM event ORDER BY position"
     for expected, (position, run, lane, seq, crc, body) in enumerate(db.execute(select), 1):
-        if position != expected:
+        if position != expected and not is_pruned:
             problems.append(f"position {expected} is missing")
             break
         of = 0 if lane == "hub" else run  # The hub's lane is one, whomever it speaks of.
@@ -81,10 +83,19 @@ class Audit:
 
     ``check`` is called after each death, with the lines that the process had said.  ``record``
     opens the store, or says ``None`` where there is none; without it, it is the one in the folder.
+    ``ended`` is after how many seconds trees go that have ended; without it nothing goes.
     """
 
-    def __init__(self, folder: Path, record: Callable[[], Record | None] | None = None) -> None:
+    def __init__(
+        self, folder: Path, record: Callable[[], Record | None] | None = None,
+        ended: float | None = None,
+    ) -> None:  # fmt: skip
         self._folder = folder
+        self._ended = ended
+        self._trees: dict[str, list[Run]] = {}
+        """Those that were there the last time, by their roots."""
+        self.gone: set[str] = set()
+        """Runs that have gone because they had ended long enough ago."""
         self._record = record or self._in_folder
         self._acknowledged: dict[str, set[tuple[str, ...]]] = defaultdict(set)
         self._finished: dict[tuple[str, int, int], tuple[str, int]] = {}
@@ -118,11 +129,12 @@ class Audit:
             return ["the store is gone"] if self.acknowledged else []
         db = record.db
         try:
-            problems = lane_problems(db) + record.damage()
+            problems = lane_problems(db, is_pruned=self._ended is not None) + record.damage()
             runs, secrets = read_runs(db), record.secrets()
             fires = [(x.schedule, x.tick) for x in _hub(db) if isinstance(x, e.ScheduleFire)]
         finally:
             db.close()
+        problems += self._wrongly_gone(runs)
         lost = [*self._lost(runs, secrets)]
         doubled = [*self._doubled(runs), *twice(fires, "schedule")]
         self.lost += len(lost)
@@ -139,11 +151,43 @@ class Audit:
         database = self._folder / "store" / "hubbub.db"
         return Record(connect_read_only(database)) if database.exists() else None
 
+    # ── what has gone was to go ──────────────────────────────────────────────────────────────
+
+    def _wrongly_gone(self, runs: dict[str, Run]) -> list[str]:
+        """What went without its whole tree, before its time, or though somebody in it lived."""
+        problems = []
+        finished = {run_id for run_id, _ in self._acknowledged["finished"]}
+        for root, tree in self._trees.items():
+            missing = [run for run in tree if run.run_id not in runs]
+            if not missing:
+                continue
+            self.gone |= {run.run_id for run in missing}
+            last = max(x.at for run in tree for x in (*run.own, *run.inbox))
+            is_over = all(run.status == "ended" for run in tree) or root in finished
+            if self._ended is None or not is_over:
+                problems.append(f"run {root} has gone, and had not ended")
+            elif last > time.time() * 1e6 - self._ended * 1e6:
+                problems.append(f"run {root} has gone before its time")
+            if len(missing) < len(tree):
+                problems.append(f"run {root} has gone in part: {len(missing)} of {len(tree)}")
+        self._trees = defaultdict(list)
+        for run in runs.values():
+            opening = run.inbox[0] if run.inbox else None
+            root = opening.root_run_id if opening is not None else run.run_id
+            self._trees[root].append(run)
+            if root not in runs:
+                problems.append(f"run {run.run_id} is there, and its root {root} is not")
+        return problems
+
     # ── what was acknowledged is there ───────────────────────────────────────────────────────
 
     def _lost(self, runs: dict[str, Run], secrets: set[str]) -> list[str]:
-        said = self._acknowledged
         problems = []
+        said = {
+            what: [each for each in told if each[0] not in self.gone]
+            for what, told in self._acknowledged.items()
+        }
+        said = defaultdict(list, said)
         for run_id, *_ in [*said["started"], *said["employed"], *said["accepted"]]:
             if run_id not in runs:
                 problems.append(f"run {run_id}")

@@ -36,24 +36,27 @@ class KillCount(Struct):
     doubled: int = 0
     restarts: int = 0
     unknown: int = 0
+    gone: int = 0
     max_reopen_ms: float = 0.0
 
 
 class Killing:
     """One folder, and the store in it or the one that is named.
 
-    ``kill`` is one life in it; ``finish`` the last, which nobody ends.
+    ``kill`` is one life in it; ``finish`` the last, which nobody ends.  With ``ended`` trees go
+    that ended so many seconds ago, but in the last life.
     """
 
     def __init__(
         self, folder: Path, seed: int, first_life: int = 0, *, store: str = "",
-        record: Callable[[], Record | None] | None = None,
+        record: Callable[[], Record | None] | None = None, ended: float | None = None,
     ) -> None:  # fmt: skip
         self._folder = folder
+        self._ended = ended
         self._seed = seed
         self._life = first_life
         self._store = store
-        self._audit = Audit(folder, record)
+        self._audit = Audit(folder, record, ended)
         self.max_reopen_ms = 0.0
         self.lives = 0
 
@@ -63,7 +66,7 @@ class Killing:
         return KillCount(
             cycles=self.lives, acknowledged=audit.acknowledged, lost=audit.lost,
             doubled=audit.doubled, restarts=audit.restarts, unknown=audit.unknown,
-            max_reopen_ms=self.max_reopen_ms,
+            gone=len(audit.gone), max_reopen_ms=self.max_reopen_ms,
         )  # fmt: skip
 
     def kill(self) -> None:
@@ -116,6 +119,7 @@ class Killing:
             sys.executable, str(WORKER), str(self._folder), "--loop", LOOPS[life % 2],
             "--life", str(life), "--seed", str(self._seed * 100_000 + life), *more,
             *(("--store", self._store) if self._store else ()),
+            *(("--ended", str(self._ended)) if self._ended and is_killed else ()),
         ]  # fmt: skip
         self._folder.mkdir(parents=True, exist_ok=True)
         with (self._folder / "stderr.txt").open("wb") as errors:

@@ -1,10 +1,12 @@
 """Torture of the store, one command:
 
-    uv run python -m tests.torture.run [--cycles N] [--vfs N] [--seed N] [--folder PATH] [--json]
+    uv run python -m tests.torture.run [--cycles N] [--ended S] [--vfs N] [--seed N]
+                                       [--folder PATH] [--json]
 
 ``--cycles`` processes under load are killed (kill -9) at chance moments, on asyncio and on Trio in
 turn, and started again in the same folder, a new folder every 20 cycles; each time everything that
-was acknowledged is looked for in it.  ``--vfs`` disks lose power or fail, four times each, under
+was acknowledged is looked for in it.  With ``--ended`` trees go from it that ended so many seconds
+ago, while they are killed.  ``--vfs`` disks lose power or fail, four times each, under
 the store's own writer.  Exits 1 at the first problem, and prints the command that repeats it.
 """
 
@@ -35,6 +37,7 @@ FAULTS: tuple[Fault, ...] = ("power", "power", "error", "full", "sync")
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="torture of the store")
     parser.add_argument("--cycles", type=int, default=0, help="processes to kill")
+    parser.add_argument("--ended", type=float, help="seconds after which an ended tree goes")
     parser.add_argument("--vfs", type=int, default=0, help="disks that lose power")
     parser.add_argument("--seed", type=int, default=1, help="what chance begins with")
     parser.add_argument("--folder", type=Path, help="where to work; kept when something fails")
@@ -44,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.cycles, options.vfs = 20, 200
     start = monotonic()
     try:
-        kills = _kill(options.cycles, options.seed, options.folder)
+        kills = _kill(options.cycles, options.seed, options.folder, options.ended)
         power = _cut(options.vfs, options.seed)
     except (Problems, Loss) as error:
         print(f"\n{error}", file=sys.stderr)
@@ -61,19 +64,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _kill(cycles: int, seed: int, folder: Path | None) -> KillCount:
+def _kill(cycles: int, seed: int, folder: Path | None, ended: float | None) -> KillCount:
     total = KillCount()
     for number, first in enumerate(range(0, cycles, CYCLES_A_FOLDER)):
         place = Path(tempfile.mkdtemp(prefix="hubbub-torture-", dir=folder))
         here = min(CYCLES_A_FOLDER, cycles - first)
-        killing = Killing(place, seed + number)
+        killing = Killing(place, seed + number, ended=ended)
         try:
             for _ in range(here):
                 killing.kill()
                 _progress(f"cycle {first + killing.lives}/{cycles}")
             killing.finish()
         except Problems:
-            _repeat(f"--cycles {CYCLES_A_FOLDER} --seed {seed + number}", f"; see {place}")
+            more = "" if ended is None else f" --ended {ended}"
+            _repeat(f"--cycles {CYCLES_A_FOLDER} --seed {seed + number}{more}", f"; see {place}")
             raise
         shutil.rmtree(place)
         total = _sum(total, killing.count)

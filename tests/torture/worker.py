@@ -18,7 +18,7 @@ import anyio
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from hubbub import Message, Runtime
+from hubbub import Message, Retention, Runtime
 from hubbub.runtime.schedules.schedules import Cron
 from torture.workload import ORDERS, SCHEDULED, SECRET, TICKED, Effects, agents
 
@@ -41,6 +41,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--finish", action="store_true")
     parser.add_argument("--store", default="", help="another one than that in FOLDER")
+    parser.add_argument("--ended", type=float, help="seconds after which an ended tree goes")
     options = parser.parse_args()
     anyio.run(_live, options, backend=options.loop)
 
@@ -52,6 +53,7 @@ async def _live(options: argparse.Namespace) -> None:
     async with Runtime(
         agents(effects, tell), store=options.store or f"sqlite:{options.folder / 'store'}",
         schedules=() if options.finish else (ticks,),
+        retention=None if options.ended is None else Retention(ended=options.ended),
     ) as runtime:  # fmt: skip
         tell("open", round(1000 * (perf_counter() - start), 1))
         if options.finish:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.profiles import examples
+from support.pruned_stores import problems
 from torture.audit import Audit
 from torture.killing import Killing
 
@@ -29,6 +30,21 @@ def test_whenever_it_is_killed_what_was_acknowledged_is_there_and_nothing_twice(
     assert (count.lost, count.doubled) == (0, 0)
     assert count.acknowledged > 10 * CYCLES
     assert count.restarts > CYCLES / 2
+
+
+@pytest.mark.parametrize("seed", [3, pytest.param(4, marks=pytest.mark.long)])
+def test_whenever_it_is_killed_what_a_retention_had_go_was_over_and_all_else_is_there(
+    tmp_path: Path, seed: int
+) -> None:
+    """More of it: ``uv run python -m tests.torture.run --cycles 500 --ended 2``."""
+    killing = Killing(tmp_path, seed, ended=2.0)
+    for _ in range(2 * CYCLES):
+        killing.kill()
+    killing.finish()
+    count = killing.count
+    assert (count.lost, count.doubled) == (0, 0)
+    assert count.gone > 0 and count.acknowledged > 10 * CYCLES
+    assert problems(f"sqlite:{tmp_path / 'store'}") == []
 
 
 def _forget_message(db: sqlite3.Connection) -> None:
