@@ -50,7 +50,7 @@ def ended_in_time(history: History) -> Iterator[str]:
     stops: dict[str, tuple[int, e.Event]] = {}
     for heard in history.heard:
         last[heard.life] = max(last.get(heard.life, 0), heard.event.at)
-        if isinstance(heard.event, e.SessionTerminate):
+        if isinstance(heard.event, e.SessionTerminate) and heard.event.id not in history.forked:
             stops.setdefault(heard.event.run_id, (heard.life, heard.event))
     for run_id, (life, stop) in stops.items():
         own = history.own.get(run_id, ())

@@ -11,8 +11,10 @@ from random import Random
 from typing import Any, Final
 
 from msgspec import Struct, structs
+from simulation.aging import aging_steps, drawn_retention, prune_at_rest
 from simulation.approved import answer_late, approval_steps
 from simulation.crowded import crowded_steps
+from simulation.forking import ForkDrawn, drawn_forks
 from simulation.hasty import hasty_steps
 from simulation.hooked_users import hooked_steps, provide
 from simulation.kept import check_store
@@ -22,6 +24,7 @@ from simulation.own_world import CHILDREN, LASTING, NO_TEXT, TALKERS, OwnWorld, 
 from simulation.raisers import RAISED
 from simulation.several import several_steps
 
+from hubbub import Retention
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import SessionOpen
 from hubbub.hub.events.descriptors import (
@@ -63,6 +66,7 @@ SETTLE: Final = 4_000.0
 
 MAX_ROUNDS: Final = 3_000
 """Rounds of the scheduler in one moment; a world that makes more has stopped its clock."""
+_BEGINS: Final = ("open", "fork")
 _WORDS: Final = ("/back", "stop", "hello")
 
 
@@ -94,6 +98,10 @@ class Drawn(Struct, frozen=True, kw_only=True):
     limits_of_turns: int | None = None
     """What draws the limits of its agents' turns, and of their runs."""
     raised: tuple[Raised, ...] = ()
+    is_aging: bool = False
+    prunings: tuple[tuple[int, Retention, bool], ...] = ()
+    """After which steps the process leaves, or is killed, and its store is pruned, by what."""
+    forks: tuple[ForkDrawn, ...] = ()
 
 
 def drawn(seed: int) -> Drawn:
@@ -116,7 +124,38 @@ def drawn(seed: int) -> Drawn:
         hostile=_hostile(seed, len(steps)),
     )  # fmt: skip
     world = _with_hasty(_with_approvals(_with_hooks(_with_raisers(_with_more(world)))))
-    return _with_limits(_with_crowd(_with_several(world)))
+    return _with_forks(_with_age(_with_limits(_with_crowd(_with_several(world)))))
+
+
+def _with_age(world: Drawn) -> Drawn:
+    """From some worlds trees go: beside runs at work, and at rest, where there is a file."""
+    random = Random(f"age of own world {world.seed}")
+    if random.random() < 0.75:
+        return world
+    options, prunings = world.options, ()
+    steps = (*world.steps, *aging_steps(random, spoken))
+    if random.random() < 0.8:
+        options = {**options, "retention": drawn_retention(random)}
+    if "retention" not in options or random.random() < 0.25:
+        prunings = tuple(_pruning(random, len(steps)) for _ in range(random.randint(1, 3)))
+        world = structs.replace(world, store="sqlite")
+    return structs.replace(world, steps=steps, options=options, prunings=prunings, is_aging=True)
+
+
+def _pruning(random: Random, steps: int) -> tuple[int, Retention, bool]:
+    retention = drawn_retention(random)
+    while not retention.removes:
+        retention = drawn_retention(random)
+    return random.randrange(steps), retention, random.random() < 0.5
+
+
+def _with_forks(world: Drawn) -> Drawn:
+    """In some worlds runs are forked, and what comes of it lives on."""
+    random = Random(f"forks of own world {world.seed}")
+    if random.random() < 0.7:
+        return world
+    forks = drawn_forks(random, len(world.steps), _program, spoken)
+    return structs.replace(world, forks=forks)
 
 
 def _with_limits(world: Drawn) -> Drawn:
@@ -270,10 +309,13 @@ def lived(world: Drawn) -> History:
         has_several=world.has_several,
         options=world.options,
         limits_of_turns=world.limits_of_turns,
+        is_aging=world.is_aging,
+        has_forks=bool(world.forks),
     )
+    own.aging.retention = world.options.get("retention")
 
     async def own_scenario(live: World) -> None:
-        own.plan = live.plan
+        own.plan, own.aging.clock = live.plan, live.clock
         opened: list[str] = []
         for number, step in enumerate(world.steps):
             await play([step], live, opened)
@@ -290,12 +332,19 @@ def lived(world: Drawn) -> History:
             if number in world.hostile and opened:
                 is_prompt = not any(isinstance(each, ChannelFault) for each in world.faults)
                 await _babble(live, number, opened[number % len(opened)], is_prompt=is_prompt)
+            for each in world.forks:
+                if each.step == number:
+                    await own.forking.do(live, each, opened)
+            for _, retention, kill in (each for each in world.prunings if each[0] == number):
+                await prune_at_rest(live, own.aging, retention, kill=kill and not world.has_more)
         live.end_faults()
         await live.settle(SETTLE)
         # Now that nothing happens by itself: what does a model see?
-        for run_id in dict.fromkeys(x.run_id for x in live.history.sent if x.verb == "open"):
+        for run_id in dict.fromkeys(x.run_id for x in live.history.sent if x.verb in _BEGINS):
             await live.say(run_id, spoken(LAST_QUESTION, [["say"]]), user="last")
         await live.settle(SETTLE)
+        if world.is_aging:
+            await own.aging.rest(live)
         live.history.is_settled = True
         check_store(live)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
+from simulation.forking import originals
 from simulation.hooked import FILTERED, HOOKED, MARK, REFUSED, SAID, STORED, Watched
 
 from hubbub.agents.model import UserMessage
@@ -26,9 +27,10 @@ def hooked_invariants(watched: Watched) -> tuple[Invariant, ...]:
 
     def values_of_the_own_tree(history: History) -> Iterator[str]:
         """A run reads its own values, else its ancestors', and loses none (D-07, D-09, V-02)."""
+        forks = originals(history)  # These have the values that the old runs have.
         for seen in watched.seen:
             own = history.own.get(seen.run_id, ())
-            if _is_done(own, seen.label):
+            if history.runs[seen.run_id].root_run_id not in forks and _is_done(own, seen.label):
                 for name, value in seen.values.items():
                     problem = _value_problem(history, seen.run_id, seen.label, name, value)
                     if problem:
@@ -85,7 +87,8 @@ def _told_wrongly(history: History, watched: Watched) -> Iterator[str]:
         for event in own:
             if (key := _notice(run_id, event)) is not None:
                 expected[key] += 1
-                needed[key] += history.is_settled and not is_cut and life_of.get(event.id) == last
+                is_due = life_of.get(event.id) == last and event.id not in history.forked
+                needed[key] += history.is_settled and not is_cut and is_due
     for key, count in told.items():
         if key[1] != "after_create_message" and count > expected[key]:
             yield f"run {key[0]}: {key[1]} {key[2]!r} was told {count} times of {expected[key]}"

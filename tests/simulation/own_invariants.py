@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from simulation.forking import originals
 from simulation.raisers import RAISED, THROWING
 
 from hubbub.agents.model import ModelRequest, UserMessage
@@ -146,7 +147,8 @@ def replies_have_outcomes(history: History) -> Iterator[str]:
     for run_id, inbox in history.inbox.items():
         own = history.own.get(run_id, ())
         ends = [x for x in own if isinstance(x, e.SessionPromptEnd) and x.reason in _BY_REPLY]
-        taken = {y.seq for x in own if isinstance(x, e.SessionTaken) for y in x.items}
+        items = [item for x in own if isinstance(x, e.SessionTaken) for item in x.items]
+        taken = {item.seq for item in items if item.run_id == run_id}  # A frame takes others, too.
         for item in inbox:
             if not isinstance(item, e.SessionReply):
                 continue
@@ -181,6 +183,8 @@ def guilty_alone(history: History) -> Iterator[str]:
         for run_id, own in history.own.items()
         if any(isinstance(x, e.AgentToolStart) and x.name == "die" for x in own)
     }
+    if deadly & originals(history).keys():  # One that is tried alone is taken for the cause then.
+        return
     for run_id, own in history.own.items():
         failed = [x for x in own if isinstance(x, e.AgentFailed) and x.error_type == "CrashLoop"]
         if failed and deadly and run_id not in deadly:
@@ -216,6 +220,7 @@ def raised_alone(history: History) -> Iterator[str]:
     # Who has heard it: a frame hears what is said to its conversation.
     guilty = {x.run_id for x in history.requests if '["break"' in heard_program(x.request)[1]}
     guilty |= {run_id for run_id, info in history.runs.items() if info.agent == "thrower"}
+    guilty |= {new for new, old in originals(history).items() if old in guilty}
     for run_id, own in history.own.items():
         for event in own:
             if isinstance(event, e.AgentToolComplete) and event.name in THROWING:

@@ -14,10 +14,12 @@ models keep nothing: the same request gets the same answer, in every life of the
     hasty           terminates itself, or its child, as that ends (``hasty``)
     thrower         raises what is no error (``raisers``)
     hooked vault reader    have hooks, and variables (``hooked``)
+    dozer           reads behind what is removed (``aging``)
     several twice   has tasks that run at once, and what they start (``several``)
 
 In some worlds main, its children and those that take over have tools that a person must approve
-(``approved``).
+(``approved``), trees go while others are at work and between two lives (``aging``), and runs are
+forked (``forking``).
 
 Its stores keep what they took: no damage on disk is drawn.  That is covered by
 ``attacks/test_bit_flips`` (while open, and at the opening), ``runtime/stores/test_damage``,
@@ -31,8 +33,10 @@ from typing import Any, Final
 
 import anyio
 from msgspec import Struct, field
+from simulation.aging import Aging, send_off
 from simulation.approved import Approved
 from simulation.crowded import dwell, ended_in_time
+from simulation.forking import Forking, forks_invariants
 from simulation.hasty import hasty
 from simulation.hooked import Watched
 from simulation.hooked_invariants import hooked_invariants
@@ -110,6 +114,9 @@ class OwnWorld(Struct, kw_only=True):
     """Whether its agents have a tool that keeps their place for long."""
     has_several: bool = False
     """Whether there is an agent whose tasks run at once."""
+    is_aging: bool = False
+    """Whether trees go from its store."""
+    has_forks: bool = False
     options: Mapping[str, Any] = {}
     limits_of_turns: int | None = None
     """What draws the limits of its agents' turns and runs, if they have any."""
@@ -119,6 +126,8 @@ class OwnWorld(Struct, kw_only=True):
     hooked: Watched = field(default_factory=Watched)
     approved: Approved = field(default_factory=Approved)
     several: Several = field(default_factory=Several)
+    aging: Aging = field(default_factory=Aging)
+    forking: Forking = field(default_factory=Forking)
 
     def setup(self) -> Setup:
         """The agents and everything that belongs to them."""
@@ -131,18 +140,25 @@ class OwnWorld(Struct, kw_only=True):
         more = (hire, fetch, self._die()) if self.has_more else ()
         more += RAISERS if self.has_raisers else ()
         more += (dwell,) if self.has_crowd else ()
+        more += (send_off,) if self.is_aging else ()
         asking = self.approved.tools() if self.has_approvals else ()
         agents = [*_agents(model, (*more, *asking), asking), shop, hasty, self._watcher()]
         if self.has_raisers:
             agents.append(thrower)
         if self.has_several:
             agents += self.several.agents()
+        if self.is_aging:
+            agents += self.aging.agents()
         hooks: tuple[Hook, ...] = ()
         if self.has_hooks:
             agents += self.hooked.agents(model, note)
             hooks = self.hooked.hooks()
         agents = limits_of_turns(agents, self.limits_of_turns)
-        return Setup.of(*agents, schedules=schedules, hooks=hooks, **self.options)
+        models = {"other": FunctionModel(_answer, name="other", latency=self.latency)}
+        return Setup.of(
+            *agents, schedules=schedules, hooks=hooks, models=models if self.has_forks else {},
+            **self.options,
+        )  # fmt: skip
 
     def _die(self) -> Any:
         @tool(idempotent=True, timeout=None)
@@ -186,6 +202,8 @@ class OwnWorld(Struct, kw_only=True):
             *(hooked_invariants(self.hooked) if self.has_hooks else ()),
             *(self.approved.invariants() if self.has_approvals else ()),
             *(self.several.invariants() if self.has_several else ()),
+            *(self.aging.invariants() if self.is_aging else ()),
+            *(forks_invariants if self.has_forks else ()),
         )  # fmt: skip
         # First: they name more exactly what others find as well.
         return {**{each.__name__: each for each in own}, **INVARIANTS}
@@ -249,7 +267,8 @@ def _call(name: str, step: Sequence[Any], request: ModelRequest) -> ToolCall | N
             | "refund"
             | "post"
             | "perhaps"
-            | "dwell" as tool_name
+            | "dwell"
+            | "send_off" as tool_name
         ]:
             return call(tool_name, text=name)
         case ["assign", variable]:

@@ -4,6 +4,7 @@ Each is a context manager that changes one place, as somebody might have written
 else.  ``PLANTED`` has them by name; ``WORLDS`` says how many it may take to find each.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Final, TypeAlias
@@ -25,8 +26,9 @@ from hubbub.hub.events import Event, InLane, SessionMessage
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.pipeline import Pipeline
 from hubbub.hub.store import inbox_rules
-from hubbub.hub.store.journal import Commit, NewRun
+from hubbub.hub.store.journal import Commit, FoundTree, NewRun
 from hubbub.hub.store.memory_rows import MemoryRows
+from hubbub.hub.store.reader import RunRow, StoreReader
 from hubbub.runtime.activities.hooks import filtered_result
 from hubbub.runtime.kernel.deliveries import deliveries_of
 from hubbub.runtime.kernel.families import Families
@@ -35,9 +37,13 @@ from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.runs.model_run import ModelRun
 from hubbub.runtime.schedules.scheduler import _Served
 from hubbub.runtime.spending.accounts import TreeAccounts
+from hubbub.runtime.stores.retention.pruning import _Pruning
+from hubbub.runtime.stores.retention.trees import ended_page
 from hubbub.runtime.stores.sql.rows import StoredRows
 from hubbub.runtime.supervision.loader import Loader
 from hubbub.runtime.supervision.ready import ReadyRuns
+from hubbub.runtime.timelines.cut import CutTree, _Cut
+from hubbub.runtime.timelines.fork import ForkedAs, forked
 
 __all__ = ["PLANTED", "WORLDS", "Plant"]
 
@@ -445,6 +451,128 @@ def children_use_nothing() -> Iterator[None]:
         yield
 
 
+# ── what goes, and what is forked ────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def taken_from_the_living() -> Iterator[None]:
+    """A pass has those runs of a tree go that have ended, whoever lives below them."""
+
+    class Ended:
+        def __init__(self, store: StoreReader) -> None:
+            self._store = store
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._store, name)
+
+        def tree(self, root: str, **how: Any) -> list[Any]:
+            return [row for row in self._store.tree(root, **how) if row.status == "ended"]
+
+    def of_the_ended(store: StoreReader, *args: Any, **options: Any) -> Any:
+        return ended_page(Ended(store), *args, **options)  # type: ignore[arg-type]
+
+    with patch("hubbub.runtime.removal.passes.ended_page", of_the_ended):
+        yield
+
+
+@contextmanager
+def last_counted_with_the_living() -> Iterator[None]:
+    """What lives counts among the trees that ended last."""
+    with patch("hubbub.runtime.removal.passes.first_of_last", _without_looking):
+        yield
+
+
+def _without_looking(store: StoreReader, before: int, count: int, seen: Any = frozenset()) -> Any:
+    ends = store.ends(count, before=before)
+    return (ends[-1].position if len(ends) == count else 0), 0, {*seen}
+
+
+@contextmanager
+def silence_of_the_root() -> Iterator[None]:
+    """A tree is silent as soon as its root is: nobody looks below it."""
+
+    def of_root(store: StoreReader, root: RunRow, since: int) -> bool:
+        if root.kind in ("cron", "heartbeat") or root.status != "parked" or root.waiting:
+            return False
+        return all(event.at <= since for event in store.lanes(root.run_id, 1, backwards=True))
+
+    with patch("hubbub.runtime.stores.retention.trees.is_silent", of_root):
+        yield
+
+
+@contextmanager
+def hole_untold() -> Iterator[None]:
+    """A reader that is behind learns nothing of what goes before it has read it."""
+    with patch.object(EventStream, "removed", lambda *_: None):
+        yield
+
+
+@contextmanager
+def content_of_others_removed() -> Iterator[None]:
+    """With a tree that is pruned its contents go, whoever else names them."""
+    forget = _Pruning._forget
+    named: set[str] = set()
+
+    def note_and_forget(pruning: _Pruning, tree: Any) -> None:
+        for row in pruning._intake.reader.event_rows(tree.run_ids):
+            named.update(found.decode() for found in re.findall(rb"[0-9a-f]{64}", row.body))
+        forget(pruning, tree)
+
+    def drop(pruning: _Pruning) -> None:
+        pruning.contents = pruning._intake.drop_contents(sorted(named))
+        named.clear()
+
+    with (
+        patch.object(_Pruning, "_forget", note_and_forget),
+        patch.object(_Pruning, "_drop_contents", drop),
+    ):
+        yield
+
+
+@contextmanager
+def content_left_with_the_old() -> Iterator[None]:
+    """A fork looks for its contents where the old run keeps them, until that goes."""
+
+    async def leave(*_: Any) -> None:
+        """Nothing is kept twice."""
+
+    with patch("hubbub.runtime.timelines.forking._keep_contents", leave):
+        yield
+
+
+@contextmanager
+def keys_not_forked() -> Iterator[None]:
+    """A fork does not know under which keys its messages were accepted."""
+    with patch("hubbub.runtime.timelines.fork._accepted", lambda events: {}):
+        yield
+
+
+@contextmanager
+def children_report_to_the_old() -> Iterator[None]:
+    """The children of a fork are those of the old run, as far as their store knows."""
+
+    def as_before(cut: CutTree, given: ForkedAs, names: Any) -> FoundTree:
+        tree = forked(cut, given, names)
+        old = {after: before for before, after in names.items()}
+        runs = [
+            structs.replace(run, new=structs.replace(run.new, parent_run_id=old[above]))
+            if (above := run.new.parent_run_id) is not None
+            else run
+            for run in tree.runs
+        ]
+        return structs.replace(tree, runs=runs)
+
+    with patch("hubbub.runtime.timelines.forking.forked", as_before):
+        yield
+
+
+@contextmanager
+def child_left_behind() -> Iterator[None]:
+    """A fork has a child on record that was not begun yet, and is not begun with it."""
+    with patch.object(_Cut, "_take_sent", lambda *_: None):
+        yield
+
+
 PLANTED: Final[Mapping[str, Plant]] = {
     plant.__name__: plant
     for plant in (
@@ -477,6 +605,15 @@ PLANTED: Final[Mapping[str, Plant]] = {
         asked_one_after_the_other,
         approved_means_repeatable,
         children_use_nothing,
+        taken_from_the_living,
+        last_counted_with_the_living,
+        silence_of_the_root,
+        hole_untold,
+        content_of_others_removed,
+        content_left_with_the_old,
+        keys_not_forked,
+        children_report_to_the_old,
+        child_left_behind,
     )
 }
 
