@@ -26,7 +26,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from hubbub.hub.events import (
     AgentBase,
@@ -42,22 +42,16 @@ from hubbub.hub.events import (
 )
 from hubbub.hub.events.codec import encode_event
 from hubbub.hub.store.journal import Commit, Delivery, NewRun, RequestKey
-from hubbub.hub.store.ledger_row import LedgerRow
+from hubbub.hub.store.ledger_row import LedgerRow, Settled
 
 __all__ = [
-    "MAX_NUMBER", "Settled", "can_be_left_over", "counted", "found_instead", "is_overtaken",
+    "MAX_NUMBER", "can_be_left_over", "counted", "found_instead", "is_overtaken",
     "is_refused", "judge", "lenders", "moved", "noted", "number_of",
     "numbered", "placed", "read_noted", "successor_of", "take_out", "without_key",
 ]  # fmt: skip
 
 E = TypeVar("E", bound=Event)
 R = TypeVar("R", bound=LedgerRow)
-
-
-class Settled(Struct, frozen=True):
-    """What is known of an item that has gone: what it said, as a number (``number_of``)."""
-
-    number: int
 
 
 def found_instead(row: LedgerRow, delivery: Delivery) -> bool:

@@ -16,9 +16,9 @@ which items are taken, lent, moved, left over, what an address finds, what an in
   rows read again.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, groupby
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct, field, structs
 
@@ -26,7 +26,6 @@ from hubbub.hub.errors import BadValue
 from hubbub.hub.events import AgentBase, Event, InLane, SessionMessage
 from hubbub.hub.events.descriptors import is_identity
 from hubbub.hub.store.inbox_rules import (
-    Settled,
     can_be_left_over,
     counted,
     found_instead,
@@ -45,7 +44,6 @@ from hubbub.hub.store.inbox_rules import (
 )
 from hubbub.hub.store.journal import (
     OVERTAKEN,
-    Addressing,
     Commit,
     Cut,
     Delivery,
@@ -53,64 +51,11 @@ from hubbub.hub.store.journal import (
     NewRun,
     RequestKey,
 )
-from hubbub.hub.store.ledger_row import LedgerRow
+from hubbub.hub.store.ledger_row import LedgerRow, Rows, Settled
 
-__all__ = ["Ledger", "Rows", "Writes"]
+__all__ = ["Ledger", "Writes"]
 
 R = TypeVar("R", bound=LedgerRow)
-
-
-class Rows(Protocol[R]):
-    """The rows of a store, as they are with everything that its ledger has decided.
-
-    ``find`` and ``known`` raise ``BadValue`` for what is damaged: that fails the commit, or the
-    one delivery, that needs it.
-    """
-
-    def find(self, run_id: str, /) -> R | None:
-        """The row of a run; the same object each time until the store has kept its changes."""
-        ...
-
-    def create(self, new: NewRun, at: int) -> R:
-        """The row of a run that there is from now on."""
-        ...
-
-    def candidates(self, to: str, by: Addressing) -> Sequence[str]:
-        """The runs that an address is meant for."""
-        ...
-
-    def opened(self, new: NewRun) -> str | None:
-        """The open run that an opening is for, by its key or its descriptor."""
-        ...
-
-    def is_key_free(self, session_key: str) -> bool:
-        """Whether no open run is found by the key."""
-        ...
-
-    def known(self, row: R, source: str, key: str) -> InLane | Settled | None:
-        """What the run's inbox has accepted under a source and key, for as long as the run is
-        kept; asked of ended runs, too."""
-        ...
-
-    def requested(self, name: str) -> str:
-        """What was noted of a request (``RequestKey``); empty where nothing was."""
-        ...
-
-    def own_lane(self, row: R) -> Iterable[Event]:
-        """What the run's own lane holds, as far as the store has it."""
-        ...
-
-    def noted(self, key: str) -> str:
-        """What commits have noted under a key; empty where nothing was."""
-        ...
-
-    def forget(self, run_id: str, /) -> object:
-        """There is no such run from now on."""
-        ...
-
-    def readdress(self, row: R) -> None:
-        """Its agent, status, inbox, or how recently a user spoke to it has changed."""
-        ...
 
 
 class Writes(Struct, Generic[R]):

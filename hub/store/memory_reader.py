@@ -14,8 +14,8 @@ from hubbub.hub.errors import OperatorError
 from hubbub.hub.events import AgentBase, Event
 from hubbub.hub.events.codec import encode_event
 from hubbub.hub.events.descriptors import encode_descriptor, kind_of_descriptor
-from hubbub.hub.store.inbox_rules import Settled
 from hubbub.hub.store.journal import Addressing, LoadedRun
+from hubbub.hub.store.ledger_row import Settled
 from hubbub.hub.store.memory_rows import MemoryRow, MemoryRows, own_lane_of
 from hubbub.hub.store.reader import (
     MAX_TREES_COUNTED,

@@ -14,9 +14,9 @@ from hubbub.hub.events.descriptors import (
     recency_of,
 )
 from hubbub.hub.snapshots.draft import SnapshotDraft
-from hubbub.hub.store.inbox_rules import Settled, number_of
+from hubbub.hub.store.inbox_rules import number_of
 from hubbub.hub.store.journal import Addressing, NewRun
-from hubbub.hub.store.ledger_row import LedgerRow
+from hubbub.hub.store.ledger_row import LedgerRow, Settled
 
 __all__ = ["MemoryRow", "MemoryRows", "own_lane_of"]
 

@@ -25,7 +25,7 @@ from hubbub.agents.code.lifecycle import (
     result_as_message,
     start_if_missing,
     unused,
-)
+)  # fmt: skip
 from hubbub.agents.code.reserved import RESERVED
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.agents.definitions.tools import alone
@@ -423,8 +423,7 @@ class CodeRun:
         return self._inbox.read(for_handler=for_handler)
 
     def host(self, work: Coroutine[Any, Any, None], name: str = "") -> None:
-        handle = self.services.hub.tasks.start(work, name=name)
-        self._hosted = [*(self._hosted or ()), handle]
+        self._hosted = [*(self._hosted or ()), self.services.hub.tasks.start(work, name=name)]
 
     def consume(self, item: SessionMessage) -> None:
         """Record that the agent has consumed a message."""

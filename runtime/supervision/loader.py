@@ -28,7 +28,7 @@ from hubbub.agents.turn.crash_limit import (
     crash_limit_failure,
     questions,
     waited,
-)
+)  # fmt: skip
 from hubbub.agents.turn.missing import ResumeProblem, find_missing
 from hubbub.agents.turn.recovery import causes_of
 from hubbub.agents.turn.signals import Restored
@@ -301,8 +301,7 @@ class Loader:
         ``events`` are all of its own; or the last ones, where its ``thread`` is known, and maybe
         that ``before`` them.  One that was overtaken takes its termination: it needs no restoring.
         """
-        run_id = lane.run_id
-        definitions = self._definitions
+        run_id, definitions = lane.run_id, self._definitions
         definition = definitions.find_agent(lane.agent)
         if definition is not None and definition.is_code:
             self._install_code(definition, lane, events, waiting, thread)
@@ -310,8 +309,7 @@ class Loader:
         seq = lane.seq
         if thread is None or isinstance(thread, CodeThread):
             thread = fold_all(EMPTY, events)
-        if isinstance(before, CodeThread):
-            before = None
+        before = None if isinstance(before, CodeThread) else before
         gone = find_missing(thread, lane.agent, definitions)
         if gone is not None and seq:
             self._withhold(gone, lane, events, waiting)
@@ -323,7 +321,7 @@ class Loader:
         pending = self.boot.pending(run_id, waiting)
         caller = self._callers.get(run_id)
         run = ModelRun(self._shared, lane, thread, caller, is_careful=is_loaded)
-        self._live.by_id[run.lane.run_id] = run
+        self._live.by_id[run_id] = run
         for item in waiting:
             if item not in pending:
                 run.mail.put(item)
@@ -342,8 +340,7 @@ class Loader:
         self, lane: OwnLane, thread: Thread, events: Sequence[e.Event], begun: Thread | None
     ) -> tuple[str, ...]:
         """Why a run is restored, as often as that counts, now included; empty where it is not."""
-        run_id = lane.run_id
-        cause = self.boot.cause(run_id, lane.seq)
+        cause = self.boot.cause(run_id := lane.run_id, lane.seq)
         if not (thread.is_at_work or (cause == CONTEXT_ONLY and thread.phase == "live")):
             return ()
         before = causes_of(events, begun or EMPTY)

@@ -280,7 +280,7 @@ class _Cut:
         known = self._lanes.runs.get(event.run_id)
         seq = 1 if known is None else known.in_seq + 1
         event = replace(event, seq=seq)
-        sent = row._replace(seq=seq, crc=None, body=encode_event(event))
+        sent = EventRow(*row[:4], seq, row.type, None, encode_event(event))
         for problem in self._lanes.take(sent):
             raise StoreFailed(self._store.place, f"{problem.what}: {problem.remedy}")
         self._put(event)

@@ -11,8 +11,8 @@ from typing import Any, Final, TypeAlias
 
 from hubbub.hub.events import InLane
 from hubbub.hub.events.codec import decode_event
-from hubbub.hub.store.inbox_rules import Settled
 from hubbub.hub.store.journal import Commit, Delivery
+from hubbub.hub.store.ledger_row import Settled
 from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
 from hubbub.runtime.stores.sql.connection import SqlCursor
 from hubbub.runtime.stores.sql.reader import READ_ERRORS

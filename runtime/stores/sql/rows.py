@@ -11,9 +11,8 @@ from hubbub.hub.events.descriptors import (
     kind_of_descriptor,
     read_descriptor,
 )
-from hubbub.hub.store.inbox_rules import Settled
 from hubbub.hub.store.journal import Addressing, NewRun
-from hubbub.hub.store.ledger_row import LedgerRow
+from hubbub.hub.store.ledger_row import LedgerRow, Settled
 from hubbub.runtime.stores.sql.addresses import candidates, found_for, is_key_free
 from hubbub.runtime.stores.sql.connection import SqlConnection
 from hubbub.runtime.stores.sql.tables import RUNS
