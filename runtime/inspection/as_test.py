@@ -17,8 +17,9 @@ from typing import Final
 from msgspec import Struct
 
 from hubbub.agents.resolution.reached import with_reached
+from hubbub.agents.state.bases import base_behind_gap
 from hubbub.hub.errors import OperatorError, UnknownRun
-from hubbub.hub.store.reader import StoreReader
+from hubbub.hub.store.reader import StoreReader, own_lane
 from hubbub.runtime.loading.agents import load_agents
 from hubbub.runtime.stores.exchange.export import export_run
 
@@ -74,8 +75,8 @@ def recorded_test(
 
     The test asks no model and calls no tool.  ``agents`` is ``MODULE:AGENT``, whose agents are
     tested; it is loaded, so that what is wrong shows now.  Raises ``OperatorError`` for a run that
-    another one began, for agents that are not there, and for a file that is no ``.py`` or has no
-    folder.
+    another one began, for one whose old turns have gone, for agents that are not there, and for a
+    file that is no ``.py`` or has no folder.
     """
     row = store.row(run_id)
     if row is None:
@@ -84,6 +85,7 @@ def recorded_test(
     if row.parent_run_id is not None:
         began = "another run began it; make a test of its root"
         raise OperatorError(f"run {run_id}: {began}, {row.root_run_id}")
+    _check_whole(store, {run_id: None} | {each.run_id: None for each in store.tree(run_id)})
     if agents is not None:
         if not agents.strip():
             raise OperatorError("--agents: write MODULE:AGENT, for example my_agents:assistant")
@@ -103,6 +105,13 @@ def recorded_test(
         whose=_STAND_INS if agents is None else _OWN.format(agents=agents),
     )  # fmt: skip
     return RecordedTest(path, recording, text, export_run(store, run_id, contents=contents))
+
+
+def _check_whole(store: StoreReader, run_ids: Iterable[str]) -> None:
+    for run_id in run_ids:
+        if base_behind_gap(own_lane(store, run_id)):
+            gone = "its old turns have gone, and nothing plays the others without them"
+            raise OperatorError(f"run {run_id}: {gone}; import an export that has them, elsewhere")
 
 
 def _folder_line(agents: str, test: Path) -> str:

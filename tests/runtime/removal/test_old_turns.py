@@ -25,6 +25,7 @@ from hubbub.hub.events import AgentBase, Event, HubGap, SessionMessage, SessionS
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.store.reader import StoreReader, events_in
+from hubbub.runtime.inspection.as_test import recorded_test
 from hubbub.runtime.inspection.replay import GoneRecord
 from hubbub.runtime.remembered.snapshots import thread_of
 from hubbub.runtime.stores.open import sqlite_store
@@ -198,6 +199,16 @@ async def test_what_it_was_is_known_from_its_base_on(store: str, ports: Ports) -
             elif seq >= first:
                 assert await rt.state_at(run_id, seq) == known[seq]
         assert await rt.state_at(run_id) == known[records[-1]]
+
+
+async def test_a_run_without_its_old_turns_is_made_no_test_of(store: str, ports: Ports) -> None:
+    async with Runtime(agents(), store=store, ports=ports, retention=KEPT) as rt:
+        run_id = await talk(rt, 0, 20)
+        whole = await rt.hub.journal.inspect(lambda reader: recorded_test(reader, run_id))
+        assert whole.path.suffix == ".py"
+        await pass_over(rt)
+        with pytest.raises(OperatorError, match="its old turns have gone"):
+            await rt.hub.journal.inspect(lambda reader: recorded_test(reader, run_id))
 
 
 async def test_a_fork_goes_on_from_what_is_left(store: str, ports: Ports) -> None:
