@@ -226,6 +226,8 @@ def removed_line(removed: Removed, now: int) -> str:
     ]
     if removed.silent:
         parts.append(f"{removed.silent:,} trees ended as silent")
+    if removed.cuts:
+        parts.append(f"{removed.cuts:,} times old turns of runs that live")
     if removed.problems:
         parts.append(f"{removed.problems:,} problems, see the log (retention.kept)")
     since = _ago(removed.since, now)

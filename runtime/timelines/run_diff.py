@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from hubbub.agents.model import Usage
+from hubbub.agents.state.bases import thread_of
 from hubbub.hub import events as e
 from hubbub.hub.errors import UnknownRun
 from hubbub.hub.events import NO_USAGE, Event
@@ -32,7 +33,7 @@ __all__ = ["Difference", "Parted", "RunDiff", "RunTotals", "diff_runs"]
 MAX_PIECES: Final = 1_000
 """Pieces of either run, from where they part, in which differences are looked for."""
 
-_UNSAID: Final = (e.AgentPark, e.AgentRestore, e.AgentClaim)
+_UNSAID: Final = (e.AgentPark, e.AgentRestore, e.AgentClaim, e.AgentBase)
 """What a process did with a run, not what the run did."""
 
 _ASIDE: Final = frozenset((
@@ -153,6 +154,9 @@ class _Side:
                 self._usage += event.usage
             elif isinstance(event, e.Ending):
                 self._end = event
+            elif isinstance(event, e.AgentBase) and not self._steps:  # Its old turns have gone.
+                thread = thread_of(event)
+                self._steps, self._usage = thread.step, thread.total_usage
             if not isinstance(event, _UNSAID):
                 yield event
 

@@ -439,3 +439,24 @@ def test_what_is_done_at_rest_refuses_it(tmp_path: Path, ports: Ports) -> None:
 
     with pytest.raises(BadValue, match="only a runtime lets turns go"):
         prune_store(f"sqlite:{tmp_path}", KEPT, ports=ports)
+
+
+async def test_what_has_gone_is_shown_as_gone(
+    tmp_path: Path, ports: Ports, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = f"sqlite:{tmp_path / 'store'}"
+    async with Runtime(agents(), store=store, ports=ports, retention=KEPT) as rt:
+        run_id = await talk(rt, 0, 20)
+        fork = (await rt.fork(run_id)).run_id
+        used = (await (await rt.start("bot", session_key="chat")).result()).tree
+        await pass_over(rt)
+        assert rt.hub.removed is not None and rt.hub.removed.cuts > 0
+        assert (await (await rt.start("bot", session_key="chat")).result()).tree == used
+    assert main(["show", run_id, "--full", "--store", store]) == 0
+    shown = capsys.readouterr().out
+    assert "have gone" in shown and "number 19" in shown and "number 3" not in shown
+    assert main(["diff", run_id, fork, "--store", store, "--json"]) in (0, 1)
+    found = json.loads(capsys.readouterr().out)
+    assert found["left"]["steps"] == found["right"]["steps"] == 40
+    assert main(["tail", "--store", store, "--lines", "500", "--run", run_id]) == 0
+    assert "all that came of turns 1 to" in capsys.readouterr().out
