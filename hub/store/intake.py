@@ -53,7 +53,9 @@ class RunIntake(Protocol):
         ...
 
     def contents(self) -> Iterator[str]:
-        """The digests of the contents that the store keeps, whether anything names them or not."""
+        """The digests of the contents that the store keeps, whether an event names them or not;
+        but for those that a run has named in turns that have gone, which are its as long as it is
+        there."""
         ...
 
     def drop_contents(self, digests: Iterable[str]) -> int:

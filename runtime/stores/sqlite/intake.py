@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from hubbub.hub.errors import OperatorError
 from hubbub.runtime.stores.sql.intake import SqlIntake
 from hubbub.runtime.stores.sqlite.blobs import BlobFolder, contents_in
-from hubbub.runtime.stores.sqlite.contents.named import COUNT_DROP
+from hubbub.runtime.stores.sqlite.contents.named import COUNT_DROP, named_by_runs
 from hubbub.runtime.stores.sqlite.folder import DataFolder
 from hubbub.runtime.stores.sqlite.lock import StoreLock
 from hubbub.runtime.stores.sqlite.schema import connect, mark_failed, store_failure
@@ -49,7 +49,8 @@ class SqliteIntake(SqlIntake):
         self._blobs.take_in(digest, content)
 
     def contents(self) -> Iterator[str]:
-        return (place.name for place in contents_in(self._folder.blobs))
+        named = named_by_runs(self._db)
+        return (place.name for place in contents_in(self._folder.blobs) if place.name not in named)
 
     def drop_contents(self, digests: Iterable[str]) -> int:
         places = [self._blobs.place(digest) for digest in digests]

@@ -460,3 +460,24 @@ async def test_what_has_gone_is_shown_as_gone(
     assert found["left"]["steps"] == found["right"]["steps"] == 40
     assert main(["tail", "--store", store, "--lines", "500", "--run", run_id]) == 0
     assert "all that came of turns 1 to" in capsys.readouterr().out
+
+
+async def test_contents_of_turns_that_have_gone_stay_with_their_run_also_when_a_store_is_pruned(
+    tmp_path: Path, ports: Ports
+) -> None:
+    """Its folder, which has them, may bring the run back."""
+    from hubbub.runtime.stores.retention.pruning import prune_store
+
+    place = tmp_path / "store"
+    async with Runtime(agents(), store=f"sqlite:{place}", ports=ports, retention=KEPT) as rt:
+        await talk(rt, 0, 20)
+        assert await pass_over(rt) > 0
+        its_own = {x.name for x in (place / "blobs").rglob("*") if x.is_file()}
+        old = await rt.start("bot", "no more of this", session_key="old")
+        await old.result()
+        await rt.terminate(old.run_id)
+        await anyio.sleep(60)
+        await talk(rt, 20, 21)
+    pruned = prune_store(f"sqlite:{place}", Retention(ended=1), ports=ports)
+    assert len(pruned.trees) == 1 and len(its_own) > 15
+    assert {x.name for x in (place / "blobs").rglob("*") if x.is_file()} >= its_own

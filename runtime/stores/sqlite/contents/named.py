@@ -31,7 +31,7 @@ from hubbub.runtime.stores.sql.removal import behind
 from hubbub.runtime.stores.sql.rows import REQUESTS
 from hubbub.runtime.stores.sqlite.contents.lock import ContentsLock
 
-__all__ = ["COUNT_DROP", "NamedContents", "OnRecord"]
+__all__ = ["COUNT_DROP", "NamedContents", "OnRecord", "named_by_runs"]
 
 EVENTS: Final = 2_000
 """Events that are looked at together."""
@@ -66,6 +66,7 @@ _TABLES: Final = (
 )
 _LOOKED_AT: Final = "SELECT value FROM meta WHERE key = 'contents_looked_at'"
 _LOOK_AT: Final = "INSERT OR REPLACE INTO meta VALUES ('contents_looked_at', ?)"
+_HAS_NAMED: Final = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'named'"
 _NEXT: Final = (
     "SELECT position, CASE lane WHEN 'hub' THEN 0 ELSE run END, root, "
     "coalesce(CAST(body AS TEXT), '') FROM event WHERE position > ? ORDER BY position LIMIT ?"
@@ -234,3 +235,11 @@ class NamedContents:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
+
+
+def named_by_runs(db: SqlConnection) -> Container[str]:
+    """What the runs of a store have named, in turns that have gone, too, as far as it was looked
+    at: all that stood in these was."""
+    if db.execute(_HAS_NAMED).fetchone() is None:
+        return ()
+    return {digest.hex() for (digest,) in db.execute("SELECT DISTINCT digest FROM named")}
