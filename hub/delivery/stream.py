@@ -416,13 +416,13 @@ class EventStream(Generic[E]):
         events, reached = await self._dispatcher.journal.read(
             self._selection, after=self._position, until=until, limit=PAGE
         )
+        is_at_end = self._until is not None and reached >= self._dispatcher.dispatched
+        if is_at_end and not await may_bring_more(self._dispatcher.journal, self._selection):
+            self._is_over, self._removed = True, self._removed or bool(self._last and not events)
         gap = self._gap(reason="removed") if self._removed else None  # Before what was read.
         self._removed = False
         self._position = reached
         self._buffer.extend(self._without_messages(events))
-        is_at_end = self._until is not None and reached >= self._dispatcher.dispatched
-        if is_at_end and not await may_bring_more(self._dispatcher.journal, self._selection):
-            self._is_over = True
         # No await from here on: what is compared must hold when it is attached.
         if reached >= self._dispatcher.dispatched:
             self._reading = False

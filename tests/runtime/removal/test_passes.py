@@ -255,6 +255,22 @@ async def test_the_events_of_a_run_end_behind_a_gap_where_it_went_before_they_we
         assert not any(isinstance(event, AgentComplete) for event in heard)
 
 
+async def test_the_events_of_a_run_that_memory_keeps_no_longer_end_behind_a_gap(
+    ports: Ports,
+) -> None:
+    async with Runtime([teller], store=MemoryJournal(keep=2), ports=ports) as rt:
+        run = await rt.start("teller", 2_000)
+        await run.result()
+        async with run.events() as events:
+            heard = [await anext(events)]
+            for _ in range(5):
+                await rt.run("teller", 1)
+            with anyio.fail_after(60):
+                heard += [event async for event in events]
+        assert isinstance(heard[-1], HubGap) and heard[-1].reason == "removed"
+        assert not any(isinstance(event, HubGap) for event in heard[:-1])
+
+
 async def test_the_last_event_of_the_store_stays_so_that_no_position_is_used_twice(
     tmp_path: Path, ports: Ports
 ) -> None:
