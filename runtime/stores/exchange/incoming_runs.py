@@ -45,7 +45,7 @@ from hubbub.runtime.stores.exchange.export import (
     HeaderLine,
     RunLine,
 )
-from hubbub.runtime.stores.exchange.lanes import Lane, Lanes, knows_child
+from hubbub.runtime.stores.exchange.lanes import Lane, Lanes, may_have_started
 from hubbub.runtime.stores.exchange.run_check import RunCheck
 from hubbub.runtime.stores.exchange.tree_check import TreeCheck
 
@@ -342,7 +342,7 @@ class IncomingRuns:
             if opened is not None and opened.descriptor_json is not NULL:
                 known = True  # It was not its parent that opened it.
             elif above is not None:
-                known = run_id in self._lanes.runs[above.line.run_id].children
+                known = self._lanes.runs[above.line.run_id].may_have_started(run_id)
             else:
                 known = parent is None or self._is_known_here(parent, run_id)
             if not known:
@@ -350,10 +350,10 @@ class IncomingRuns:
                 raise ImportProblem(f"run {run_id}: {what}", run.at)
 
     def _is_known_here(self, parent: str, run_id: str) -> bool:
-        """Whether a run of the store, if it is there, has a child on record."""
+        """Whether a run of the store, if it is there, has a child on record, or may have had."""
         if self._reader.row(parent) is None:
             return True
-        return any(knows_child(event, run_id) for event in own_lane(self._reader, parent))
+        return may_have_started(own_lane(self._reader, parent), run_id)
 
     def _note_conflict(self, conflicts: dict[str, str], run: _Incoming) -> None:
         """A conversation has one open run, and so has a user, a cron task, the heartbeat."""

@@ -17,7 +17,7 @@ Rules
   its run has ended: what waited then was moved or is left over.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from msgspec import Struct
@@ -49,7 +49,7 @@ from hubbub.hub.events.sessions import IN_BOTH_LANES
 from hubbub.hub.store.reader import EventRow
 from hubbub.hub.texts import readable
 
-__all__ = ["FROM_BACKUP", "Lane", "Lanes", "Problem", "knows_child"]
+__all__ = ["FROM_BACKUP", "Lane", "Lanes", "Problem", "may_have_started"]
 
 FROM_BACKUP: Final = (
     "restore the store from a backup, or import an export of the run with --replace"
@@ -80,7 +80,7 @@ class Lane:
     """The state of a run's two lanes, or of the hub's lane, after the events so far."""
 
     __slots__ = (
-        "agents", "born", "chains", "children", "gone", "has_ended", "in_seq", "is_clear",
+        "agents", "born", "chains", "children", "gone", "has_ended", "in_seq", "is_clear", "is_cut",
         "is_dense", "is_sound", "name", "opened", "parent", "root", "seq", "untaken",
     )  # fmt: skip
 
@@ -92,6 +92,8 @@ class Lane:
         """The position of the first event."""
         self.gone = range(0)
         """The numbers of items of the in lane that have gone, behind a base."""
+        self.is_cut = False
+        """Whether own records have gone, behind a base."""
         self.chains: tuple[int, ...] = (0,)
         """What the last event's checksum may be: as written and, if it differs, as computed.
         Either the event or its checksum has changed; the next event shows which."""
@@ -113,6 +115,11 @@ class Lane:
         self.opened: SessionOpen | None = None
         self.children: set[str] = set()
         """The children that it has recorded."""
+
+    def may_have_started(self, run_id: str) -> bool:
+        """Whether a run is a child of this one by its records, or may be by one that has gone: a
+        base names children that the run still knows, and not all that it has ever had."""
+        return self.is_cut or run_id in self.children
 
 
 class Lanes:
@@ -144,6 +151,7 @@ class Lanes:
         yield from _chained(lane, where, type_, crc, body)
         has_gone = type_ == AgentBase.type and lane.seq < 2 and isinstance(seq, int)
         if has_gone:
+            lane.is_cut = lane.is_cut or seq > lane.seq + 1
             lane.seq = seq - 1
         yield from _numbered(lane, where, name, seq)
         lane.born = lane.born or position
@@ -221,11 +229,17 @@ class Lanes:
         return lane
 
 
-def knows_child(event: Event, run_id: str) -> bool:
-    """Whether an event says that its run has started another one."""
-    if isinstance(event, AgentBase):
-        return run_id in event.children
-    return isinstance(event, AgentChild) and event.child_run_id == run_id
+def may_have_started(events: Iterable[Event], run_id: str) -> bool:
+    """``Lane.may_have_started`` for a run whose events these are, in order."""
+    own = 0
+    for event in events:
+        if event.lane == "own":
+            if isinstance(event, AgentBase) and event.seq > own + 1:
+                return True
+            if isinstance(event, AgentChild) and event.child_run_id == run_id:
+                return True
+            own = event.seq
+    return False
 
 
 def _foreign(lane: Lane, position: Any, event: Event) -> str:

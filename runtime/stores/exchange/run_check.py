@@ -113,7 +113,7 @@ class RunCheck:
         opened, above = lane.opened, self._lanes.get(parent)
         if opened is None or opened.descriptor_json is not NULL:  # Not opened by its parent.
             return True
-        return above is None or not above.is_clear or run_id in above.children
+        return above is None or not above.is_clear or above.may_have_started(run_id)
 
     def _unreadable(self, run_id: str) -> str:
         """Why a runtime could not continue with a run; empty if it could."""

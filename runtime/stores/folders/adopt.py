@@ -30,7 +30,7 @@ from hubbub.hub.store.reader import StoreReader, own_lane
 from hubbub.hub.texts import readable
 from hubbub.runtime.stores.exchange.export import FORMAT, EndLine, EventLine, HeaderLine, write_line
 from hubbub.runtime.stores.exchange.incoming_runs import ImportProblem, IncomingRuns
-from hubbub.runtime.stores.exchange.lanes import knows_child
+from hubbub.runtime.stores.exchange.lanes import may_have_started
 from hubbub.runtime.stores.exchange.run_check import READ_ERRORS
 from hubbub.runtime.stores.folders.disk import Disk
 from hubbub.runtime.stores.folders.files import FolderFiles
@@ -121,11 +121,11 @@ def _folder_of(one: ForeignRun | Broken) -> str:
 
 
 def _knows_child(reader: StoreReader) -> Callable[[str, str], bool]:
-    """Whether a run of the store has recorded another one as its child."""
+    """Whether a run of the store has recorded another one as its child, or may have."""
 
     def knows(parent: str, run_id: str) -> bool:
         try:
-            return any(knows_child(event, run_id) for event in own_lane(reader, parent))
+            return may_have_started(own_lane(reader, parent), run_id)
         except READ_ERRORS:  # The parent is damaged, and its child stays one of it.
             return True
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hubbub.agents.state.bases import base_behind_gap
 from hubbub.hub.addressing import is_minted
 from hubbub.hub.events import AgentChild, SessionOpen
 from hubbub.hub.values import NULL
@@ -102,13 +103,16 @@ def _placed(
 
     circles = {x for x, place in place_families(parents, root_where).items() if place.is_circle}
     children = {x: _children(text) for x, text in texts.items()}
+    # What has gone behind a base may have said of any run that it was started.
+    cut = {x for x, text in texts.items() if base_behind_gap(line.event for line in text.events)}
     lost: dict[str, str] = {}
     for run_id, parent in parents.items():
         if parent is None or run_id in circles or parent in left_out:
             continue
-        known = run_id in children[parent] if parent in children else (
-            root_of(parent) is None or knows(parent, run_id)
-        )  # fmt: skip
+        if parent in children:
+            known = parent in cut or run_id in children[parent]
+        else:
+            known = root_of(parent) is None or knows(parent, run_id)
         if not known and not _says_itself(texts[run_id]):
             lost[run_id] = f"its parent {parent} knows of no such child; it is a root of its own"
             parents[run_id] = None
