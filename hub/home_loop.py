@@ -17,9 +17,7 @@ from asyncio import AbstractEventLoop
 from asyncio import _get_running_loop as running_loop
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from os import _exit, getpid
-from sys import _getframe, getrecursionlimit
 from threading import get_ident
 from typing import Final, TypeVar
 from weakref import WeakSet
@@ -28,17 +26,12 @@ import anyio
 
 from hubbub.hub.errors import CallerError, WrongLoop, WrongThread
 from hubbub.hub.logs import log
+from hubbub.hub.tasks.stack_room import StackRoom
 from hubbub.hub.tasks.waiter import MakeWaiter, waiters
 
-__all__ = ["HomeLoop", "check_stack", "ending_forks", "running_loop"]
+__all__ = ["HomeLoop", "ending_forks", "running_loop"]
 
 T = TypeVar("T")
-
-FRAMES: Final = 200
-"""What a call may need of Python's stack: on a store in memory a run goes on within it."""
-
-SHORT: Final = 250
-"""A stack of fewer frames has room enough, whatever called these."""
 
 NOWHERE: Final = 0
 """What no thread is."""
@@ -49,7 +42,7 @@ class HomeLoop:
 
     __slots__ = (
         "__weakref__", "has_begun", "is_forked", "loop", "make_event", "make_scope", "make_waiter",
-        "thread",
+        "stack", "thread",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -65,6 +58,8 @@ class HomeLoop:
         """Makes an event; once begun, without asking each time whose loop it is."""
         self.make_scope: Callable[..., anyio.CancelScope] = anyio.CancelScope
         """The same of a cancel scope."""
+        self.stack = StackRoom(_collecting, _refuse_finalizer)
+        """Whether what is called here has room on Python's stack."""
         self.make_waiter: MakeWaiter
         """Makes what one task waits for once; there is one as soon as it has begun."""
         _homes.add(self)
@@ -87,14 +82,14 @@ class HomeLoop:
         return self.loop is not None and self.loop.is_closed()
 
     def check(self, call: str, remedy: str = "") -> None:
-        """Raise ``WrongThread``, ``WrongLoop``, or as ``check_stack`` and ``check_begun`` do, where
+        """Raise ``WrongThread``, ``WrongLoop``, or as ``StackRoom`` and ``check_begun`` do, where
         ``call`` may not be made.
 
         ``remedy``: what to do instead from another thread.
         """
         if get_ident() != self.thread or running_loop() is not self.loop:
             self.refuse(call, remedy)
-        check_stack(call)
+        self.stack.check(call)
 
     def refuse(self, call: str, remedy: str = "") -> None:
         """``check``, for who has seen by the same comparison that the caller is elsewhere."""
@@ -143,42 +138,6 @@ class HomeLoop:
             _end_forked(error)
 
 
-def check_stack(call: str) -> None:
-    """Raise ``RecursionError`` where ``call`` could be broken off half-way, for want of a stack,
-    and ``CallerError`` where it comes in the midst of another, by the garbage collector.
-
-    What is called with little of it left would raise that somewhere between a record and those who
-    are to hear of it, and others would wait for ever.  How much is left is tried where the stack is
-    long: calls by C code count too, for as much as a frame or apart from these, and are none.
-    """
-    if _collecting and get_ident() in _collecting:
-        raise CallerError(
-            f"{call}: called by a finalizer that Python's garbage collector runs, in the midst of "
-            "anything; hand it over by loop.call_soon_threadsafe or TrioToken.run_sync_soon"
-        )
-    limit = getrecursionlimit()
-    try:
-        _getframe(SHORT if limit > 4 * SHORT else limit // 4)
-    except ValueError:  # As nearly always.
-        return
-    try:
-        _descend(FRAMES if limit > 2 * FRAMES else limit // 2)
-    except RecursionError:
-        raise RecursionError(
-            f"{call}: too little of Python's stack is left; call it from less deep, or raise "
-            "sys.setrecursionlimit()"
-        ) from None
-
-
-def _descend(frames: int) -> None:
-    """Use as much of the stack; every other frame is entered from C code."""
-    if frames > 0:
-        (_descend if frames % 2 else _descend_by_c)(frames - 1)
-
-
-_descend_by_c: Final = partial(_descend)
-
-
 _collecting: Final[set[int]] = set()
 """The thread in which Python collects garbage just now, if any."""
 
@@ -188,6 +147,14 @@ def _note_collection(phase: str, _: dict[str, int]) -> None:
 
 
 gc.callbacks.append(_note_collection)
+
+
+def _refuse_finalizer(call: str) -> None:
+    raise CallerError(
+        f"{call}: called by a finalizer that Python's garbage collector runs, in the midst of "
+        "anything; hand it over by loop.call_soon_threadsafe or TrioToken.run_sync_soon"
+    )
+
 
 _homes: Final[WeakSet[HomeLoop]] = WeakSet()
 """Those that a forked child gets copies of.  Nobody else looks at them."""

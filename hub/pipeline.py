@@ -48,7 +48,7 @@ from hubbub.hub.events import (
 from hubbub.hub.events.codec import check_event, check_texts
 from hubbub.hub.events.event import ending_words, home_of
 from hubbub.hub.events.sent_items import as_sent
-from hubbub.hub.home_loop import check_stack, running_loop
+from hubbub.hub.home_loop import running_loop
 from hubbub.hub.logs import log
 from hubbub.hub.ports import Ports
 from hubbub.hub.receipt import Receipt
@@ -134,7 +134,7 @@ class Pipeline:
         home = self.home  # ``check`` in place: this lies on every path.
         if get_ident() != home.thread or running_loop() is not home.loop:
             home.refuse(call)
-        check_stack(call)
+        home.stack.check(call)
         if self.dispatcher.queued >= MAX_NESTED:
             why = "a listener triggers itself"
             raise LimitExceeded("events emitted by listeners", MAX_NESTED, why)

@@ -3,5 +3,5 @@
 Reading order: ``cancelling`` (where the event loops differ), ``waiter`` (what a task waits for),
 ``raised`` (whose an exception is), ``outermost`` (starts such tasks, and lends a task that is not
 ours to such code), ``stepped``, ``kept_threads``, ``callables`` (what a function that was given
-does), ``waits`` (what holds up a waiter).
+does), ``waits`` (what holds up a waiter), ``stack_room`` (whether a call can be carried out).
 """

@@ -18,10 +18,10 @@ from hubbub import Agent, CustomEvent, FunctionModel, ModelReply, ModelRequest, 
 from hubbub import tool as made_tool
 from hubbub.agents.model import UserMessage
 from hubbub.hub.errors import HubbubError
-from hubbub.hub.home_loop import FRAMES
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.store.store import Store
+from hubbub.hub.tasks.stack_room import FRAMES
 from hubbub.runtime.models.scripted import call, reply
 from hubbub.runtime.stores.open import sqlite_store
 
