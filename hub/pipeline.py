@@ -367,7 +367,7 @@ class Pipeline:
         """The store has not taken a commit: say so where nobody else learns of it."""
         if self.journal.failure:
             self.dispatcher.store_failed()
-        if self.journal.failure or commit.error in ("conflict", OVERTAKEN):
+        if self.journal.failure or commit.gone or commit.error in ("conflict", OVERTAKEN):
             return
         about = (commit.recorded or [each.event for each in commit.deliveries])[0]
         log.error("commit.refused", event_type=about.type, problem=commit.error)

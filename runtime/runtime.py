@@ -211,7 +211,7 @@ class Runtime(RunAccess):
         super().__init__(services, self.outcomes, families.look_at, accounts)
         self._grace, self._replaces = grace, replace_agents
         self._timing: TaskHandle[Any, None] | None = None
-        self._passes = retention_passes(services, retention)
+        self._passes = retention_passes(services, retention, is_worker=self._is_worker)
         self._stop_serving: Callable[[], None] | None = None
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────

@@ -103,7 +103,13 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "runtime/stores/sqlite/contents": (*HUB, "runtime/stores/sql"),
     "runtime/stores/sqlite": (*HUB, "runtime/stores/sql", "runtime/stores/sqlite/contents"),
     "runtime/stores/postgres/server": (*HUB, "runtime/stores/sql"),
-    "runtime/stores/postgres": (*HUB, "runtime/stores/sql", "runtime/stores/postgres/server"),
+    "runtime/stores/postgres/removal": (
+        *HUB, "runtime/stores/sql", "runtime/stores/postgres/server",
+    ),
+    "runtime/stores/postgres": (
+        *HUB, "runtime/stores/sql", "runtime/stores/postgres/server",
+        "runtime/stores/postgres/removal",
+    ),
     "runtime/stores/exchange": (*HUB, "agents/state", "agents/code"),
     "runtime/stores/folders": (
         *HUB, "agents/state", "agents/folders", "runtime/stores/sqlite", "runtime/stores/exchange",
@@ -161,7 +167,8 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "runtime/cli/processes": (
         *HUB, "runtime", "runtime/text", "runtime/loading", "runtime/demo", "runtime/demo/assets",
-        "runtime/demo/chat", "runtime/demo/workers", "runtime/stores", "runtime/cli",
+        "runtime/demo/chat", "runtime/demo/workers", "runtime/stores",
+        "runtime/stores/retention", "runtime/cli",
     ),
     f"{SIMULATION}/story": (*KERNEL, "runtime", "runtime/schedules"),
     f"{SIMULATION}/loop": (*HUB, f"{SIMULATION}/story"),

@@ -16,6 +16,8 @@ __all__ = [
     "LEFT_NOTE_CHECKS",
     "PLACEMENT_CHECKS",
     "READER_CHECKS",
+    "REMOVAL_CHECKS",
+    "SHARED_REMOVAL_CHECKS",
     "SHARING_CHECKS",
     "TAKEOVER_CHECKS",
     "Check",
@@ -48,6 +50,7 @@ _EXPORTS: Final = {
     "hubbub.hub.conformance.takeover": ("TAKEOVER_CHECKS",),
     "hubbub.hub.conformance.placement": ("PLACEMENT_CHECKS",),
     "hubbub.hub.conformance.reader": ("READER_CHECKS",),
+    "hubbub.hub.conformance.removal": ("REMOVAL_CHECKS", "SHARED_REMOVAL_CHECKS"),
     "hubbub.hub.conformance.sharing": (
         "MakeSharedStore",
         "SHARING_CHECKS",
@@ -95,6 +98,10 @@ if TYPE_CHECKING:
     )
     from hubbub.hub.conformance.reader import (
         READER_CHECKS,
+    )
+    from hubbub.hub.conformance.removal import (
+        REMOVAL_CHECKS,
+        SHARED_REMOVAL_CHECKS,
     )
     from hubbub.hub.conformance.sharing import (
         SHARING_CHECKS,

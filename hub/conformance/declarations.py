@@ -9,7 +9,7 @@ from typing import Final
 import anyio
 from anyio.abc import TaskStatus
 
-from hubbub.hub.conformance.sharing import (
+from hubbub.hub.conformance.members import (
     MakeSharedStore,
     SharedStore,
     SharingCheck,

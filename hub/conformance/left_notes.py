@@ -12,7 +12,7 @@ from typing import Final
 import anyio
 from anyio.abc import TaskStatus
 
-from hubbub.hub.conformance.sharing import MakeSharedStore, SharedStore, SharingCheck
+from hubbub.hub.conformance.members import MakeSharedStore, SharedStore, SharingCheck
 from hubbub.hub.conformance.steps import A_RUN, B_RUN, commit_of, open_run, stamp
 from hubbub.hub.events import AgentComplete
 from hubbub.hub.store.journal import Commit

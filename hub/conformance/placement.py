@@ -7,7 +7,7 @@ from typing import Final
 
 import anyio
 
-from hubbub.hub.conformance.sharing import MakeSharedStore, SharingCheck, members_of
+from hubbub.hub.conformance.members import MakeSharedStore, SharingCheck, members_of
 from hubbub.hub.conformance.steps import A_RUN, B_RUN, C_RUN, commit_of, deliver, open_run, stamp
 from hubbub.hub.events import AgentComplete, SessionTerminate
 from hubbub.hub.store.journal import Commit, Delivery

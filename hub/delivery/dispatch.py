@@ -146,7 +146,7 @@ class OpenStream(Protocol):
         """Look again at what there is."""
         ...
 
-    def removed(self, root_run_id: str, run_ids: Collection[str], last: int) -> None:
+    def removed(self, root_run_id: str | None, run_ids: Collection[str] | None, last: int) -> None:
         """A tree goes from the journal; its last event has the position ``last``."""
         ...
 
@@ -230,8 +230,15 @@ class Dispatcher:
         for stream in tuple(self.streams):
             stream.wake()
 
-    def removed(self, root_run_id: str, run_ids: Collection[str], last: int) -> None:
-        """A tree is about to go from the journal: every stream that has yet to read it says so."""
+    def passed(self, position: int) -> None:
+        """What was to be dispatched up to a position has gone from the journal."""
+        self.dispatched = max(self.dispatched, position)
+
+    def removed(self, root_run_id: str | None, run_ids: Collection[str] | None, last: int) -> None:
+        """A tree goes from the journal: every stream that has yet to read it says so.
+
+        Without its root it may be any tree, without run ids any run may be one of it.
+        """
         for stream in tuple(self.streams):
             stream.removed(root_run_id, run_ids, last)
 

@@ -18,7 +18,7 @@ from hubbub.hub.events import (
     SessionPromptEnd,
     SessionReply,
 )
-from hubbub.hub.store.sharing import Sharing, sharing_of
+from hubbub.hub.store.sharing import RemovedTree, Sharing, sharing_of
 
 __all__ = ["HubShare"]
 
@@ -111,6 +111,21 @@ class HubShare:
                 self._run_ended(event.run_id)
         if owner is not None:
             owner.heard_elsewhere(events)
+
+    def passed(self, position: int) -> None:
+        """What was there up to a position has gone before it was heard of."""
+        self._dispatcher.passed(position)
+
+    def removed(self, trees: Sequence[RemovedTree] | None) -> None:
+        """Trees have gone: who has yet to read them is told, and nothing is kept for them."""
+        dispatcher = self._dispatcher
+        if trees is None:
+            dispatcher.removed(None, None, dispatcher.journal.tip)
+        for tree in trees or ():
+            dispatcher.removed(tree.root_run_id, tree.run_ids, tree.last)
+            for run_id in tree.run_ids or ():
+                self._run_ended(run_id)
+            dispatcher.ports.blobs.drop(tree.root_run_id)
 
     def claimed(self, root_run_ids: Collection[str]) -> None:
         """Trees are this process's from now on."""

@@ -8,7 +8,6 @@ position, with no await in between: nothing is missed, nothing comes twice.
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from threading import get_ident
-from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 from msgspec import structs
@@ -185,13 +184,17 @@ class EventStream(Generic[E]):
             self._position = self._dispatcher.dispatched - bool(event.lane)
             self._dispatcher.detach(self.subscription)
 
-    def removed(self, root_run_id: str, run_ids: Collection[str], last: int) -> None:
-        """A tree goes from the journal; its last event has the position ``last``."""
-        scope = self._selection
-        if scope.run_id not in (None, *run_ids) or scope.root_run_id not in (None, root_run_id):
+    def removed(self, root_run_id: str | None, run_ids: Collection[str] | None, last: int) -> None:
+        """A tree goes from the journal (``Dispatcher.removed``)."""
+        if self._after is not None or not self._selection.meets(root_run_id, run_ids):
             return
-        is_behind = self._after is None and (self._reading or (self._lossless and self._dropped))
-        if is_behind and self._position < last:
+        dispatched, is_live = self._dispatcher.dispatched, not (self._reading or self._dropped)
+        if is_live and not self._closed and dispatched < last:
+            # It goes before it was heard of here: what is kept is read from here on.
+            self._reading, self._position = True, dispatched
+            self._dispatcher.detach(self.subscription)
+            self._wake()
+        if (self._reading or (self._lossless and self._dropped)) and self._position < last:
             self._removed = True
 
     def close(self) -> None:
@@ -441,10 +444,5 @@ class EventStream(Generic[E]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._end()

@@ -12,7 +12,7 @@ event loop (disk, network), but always in the order of submission.  Positions nu
 events of the store in that order.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from typing import Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct, field
@@ -326,6 +326,13 @@ class Selection(Struct, frozen=True, kw_only=True):
             (self.run_id is None or event.run_id == self.run_id)
             and (self.root_run_id is None or event.root_run_id == self.root_run_id)
             and (self.match is None or self.match(event.type))
+        )
+
+    def meets(self, root_run_id: str | None, run_ids: Collection[str] | None) -> bool:
+        """Whether an event of a tree may be one of them; of any tree without its root, and of any
+        run of it without their ids."""
+        return (run_ids is None or self.run_id is None or self.run_id in run_ids) and (
+            root_run_id is None or self.root_run_id in (None, root_run_id)
         )
 
 

@@ -218,6 +218,12 @@ class MemoryJournal:
             if event is not None:
                 yield position, event
 
+    def stored_between(self, after: int, until: int) -> Iterator[tuple[int, Event]]:
+        """What is kept behind a position, up to another one, each event with its own."""
+        for position in range(after + 1, until + 1):
+            if (event := self._at(position)) is not None:
+                yield position, event
+
     def _stored_of(self, run_id: str, after: int, backwards: bool) -> Iterator[tuple[int, Event]]:
         """The events of one run, without a look at those of others."""
         row = self._rows.find(run_id)

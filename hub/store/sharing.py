@@ -20,13 +20,25 @@ A store that is one process's has none of this (``sharing_of`` returns ``None``)
 owned, and nothing comes from elsewhere.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
+
+from msgspec import Struct
 
 from hubbub.hub.events import Event
 from hubbub.hub.store.journal import RunInfo
 
-__all__ = ["Sharer", "Sharing", "sharing_of"]
+__all__ = ["RemovedTree", "Sharer", "Sharing", "hear", "sharing_of"]
+
+
+class RemovedTree(Struct, frozen=True):
+    """A tree that has gone for good (``Commit.gone``)."""
+
+    root_run_id: str
+    last: int
+    """The position of its last event."""
+    run_ids: Collection[str] | None = None
+    """``None``: they are too many to be named, any run may be one of them."""
 
 
 class Sharer(Protocol):
@@ -34,6 +46,18 @@ class Sharer(Protocol):
 
     def heard_elsewhere(self, events: Sequence[Event]) -> None:
         """Other processes have written these; in order of position, between own commits."""
+        ...
+
+    def passed(self, position: int) -> None:
+        """Nothing is kept any more behind the last event that was told, up to this position: what
+        was there has gone (``Commit.gone``)."""
+        ...
+
+    def removed(self, trees: Sequence[RemovedTree] | None) -> None:
+        """These trees have gone, whoever had them go; ``None``: so many that it is not known which.
+
+        Each is told once, before anything that was read from the store shows that it lacks.
+        """
         ...
 
     def claimed(self, root_run_ids: Collection[str]) -> None:
@@ -74,6 +98,11 @@ class Sharing(Protocol):
 
     async def at_work(self) -> Collection[int]:
         """The numbers of the leases that are not over, those of channels included."""
+        ...
+
+    async def heard_by_all(self) -> int:
+        """The position up to which every process at work has been told of events, for all that is
+        known; 0 where one of them does not know that trees can go."""
         ...
 
     def offer(self, agents: Collection[str] | None, capacity: int | None) -> None:
@@ -138,6 +167,32 @@ class Sharing(Protocol):
         What others have written is heard as far as own commits come behind it.
         """
         ...
+
+
+def hear(sharer: Sharer, after: int, found: Sequence[tuple[int, Event]], reached: int) -> None:
+    """Tell what others have written behind a position, each event with its own, and that nothing
+    more is kept up to the position ``reached``."""
+    for before, events in _together(after, found):
+        if before > after:
+            sharer.passed(before)
+        sharer.heard_elsewhere(events)
+        after = before + len(events)
+    if reached > after:
+        sharer.passed(reached)
+
+
+def _together(after: int, found: Sequence[tuple[int, Event]]) -> Iterator[tuple[int, list[Event]]]:
+    """Events that follow one another, and the position before the first of them."""
+    events: list[Event] = []
+    before = after
+    for position, event in found:
+        if position != before + len(events) + 1:
+            if events:
+                yield before, events
+            before, events = position - 1, []
+        events.append(event)
+    if events:
+        yield before, events
 
 
 def sharing_of(store: object) -> Sharing | None:

@@ -19,16 +19,20 @@ def kept_turns(retention: Retention | None) -> int:
     return (retention.keep_turns or 0) if isinstance(retention, Retention) else 0
 
 
-def retention_passes(services: Services, retention: Retention | None) -> "RetentionPasses | None":
+def retention_passes(
+    services: Services, retention: Retention | None, *, is_worker: bool
+) -> "RetentionPasses | None":
     """The passes of a runtime with a retention; ``None`` where everything is kept.
 
-    Raises ``BadValue`` for what is no ``Retention``, and for a store from which nothing goes while
-    runtimes are at work on it.
+    Raises ``BadValue`` for what is no ``Retention``, for a process that only carries channels, and
+    for a store from which nothing goes while runtimes are at work on it.
     """
     if retention is None:
         return None
     if not isinstance(retention, Retention):
         raise BadValue("retention", f"expected a Retention, not {kind_of(retention)}")
+    if not is_worker:
+        raise BadValue("retention", 'a process with role="channel" removes nothing; tell a worker')
     store = removals_of(services.hub.journal)
     if store is None:
         raise BadValue(

@@ -13,6 +13,8 @@ ended, as its ``Retention`` says.
   their turn.  No list of all runs is made.
 * A tree that cannot be read, or whose folders cannot be removed, stays, and is told once.
 * The end of a silent tree is an ordinary one, and counts only if nobody spoke to it meanwhile.
+* Of several processes on one store one makes the passes (``turn.py``), and nothing goes of which
+  one of the others has yet to hear.
 """
 
 from collections import deque
@@ -34,6 +36,7 @@ from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.removal.imported import ImportedTrees
 from hubbub.runtime.removal.measured import MeasuredEvents
 from hubbub.runtime.removal.old_turns import OldTurns
+from hubbub.runtime.removal.turn import PassTurn
 from hubbub.runtime.stores.retention.retention import (
     EndedTree,
     Retention,
@@ -89,6 +92,7 @@ class RetentionPasses:
         self._retention = retention
         self._store = store
         self._removes = retention.removes or retention.keep_turns is not None
+        self._turn = PassTurn(services.hub, self._commit)
         self._contents = drops_of(store) if self._removes else None
         if self._contents is not None:  # Before any run is at work.
             self._contents.hold_contents()
@@ -113,40 +117,47 @@ class RetentionPasses:
         """Make no more; idempotent.  What is on its way to the store is written."""
         if self._task is not None:
             self._task.cancel()
+            self._turn.leave()
 
     async def _run(self) -> None:
         every = seconds_between(self._retention)
-        if self._removes:
-            await self._store.prepare_removals()
+        await self._store.prepare_removals()
         while not (self._journal.failure or self._hub.is_closed):
             before = self._numbers()
             try:
-                await self.make_pass()
-                self.removed.passed = self._clock.now()
+                if await self.make_pass():
+                    self.removed.passed = self._clock.now()
             except HubbubError as error:  # What the next one may find mended.
                 log.warning("retention.failed", problem=str(error))
-            self._tell(has_changed=self._numbers() != before)
+            await self._tell(has_changed=self._numbers() != before)
             await self._clock.sleep(every)
 
     def _numbers(self) -> Mapping[str, int]:
         return {name: getattr(self.removed, name) for name in _NUMBERS}
 
-    def _tell(self, *, has_changed: bool) -> None:
+    async def _tell(self, *, has_changed: bool) -> None:
         """Say what has gone; that nothing has, not more often than ``TOLD`` seconds."""
         now = self._clock.now()
         if has_changed:
             log.info("retention.passed", **self._numbers())
         if has_changed or abs(now - self._published) >= TOLD * SECOND:
             self._published = now
-            self._journal.publish({RETENTION: msgspec.json.encode(self.removed).decode()})
+            notes = {RETENTION: msgspec.json.encode(self.removed).decode()}
+            if not self._turn.is_shared:
+                self._journal.publish(notes)
+            elif self._turn.is_held:
+                await self._commit(Commit(notes=notes, notes_expect=self._turn.expected))
 
-    async def make_pass(self) -> None:
-        """End what is silent, and have go what is not kept, as of now."""
+    async def make_pass(self) -> bool:
+        """End what is silent, and have go what is not kept, as of now; not where it is another
+        process's turn.  Whether it was this one's."""
+        if not await self._takes_turn():
+            return False
         await self._journal.flush()
         if self._retention.silent is not None:
             await self._end_silent()
         if not self._removes:
-            return
+            return True
         while self._contents is not None and await self._contents.look_at_contents():
             await anyio.lowlevel.checkpoint()
         if self._old_turns is not None:
@@ -154,6 +165,17 @@ class RetentionPasses:
         if self._retention.removes:
             await self._let_go()
         await self._drop_contents()
+        return True
+
+    async def _takes_turn(self) -> bool:
+        """Whether it is this process's turn; after another one's everything is looked at anew."""
+        if not await self._turn.take():
+            return False
+        if self._turn.is_new:
+            self._turn.is_new = False
+            self._measured = MeasuredEvents(keeps_all=self._store.keeps_all)
+            self._imported = ImportedTrees()
+        return True
 
     # ── the silent ───────────────────────────────────────────────────────────────────────────
 
@@ -174,7 +196,9 @@ class RetentionPasses:
             for run in page.trees:
                 end = self._hub.addressing.delivery(SessionTerminate(reason=reason), to=run.run_id)
                 end.expect = run.expect
-                await self._commit(Commit(deliveries=(end,), about=run.run_id))
+                commit = Commit(deliveries=(end,), about=run.run_id)
+                commit.notes_expect = self._turn.expected
+                await self._commit(commit)
                 self.removed.silent += end.outcome == "accepted"
 
     # ── what has ended ───────────────────────────────────────────────────────────────────────
@@ -191,6 +215,8 @@ class RetentionPasses:
         old = old_since(retention, now) if retention.most is None else None
         after, is_over = 0, False
         while not is_over:
+            if not await self._turn.take():
+                return
             page = await self._look(partial(ended_page, after=after, old=old, now=now))
             after, is_over = page.after, page.is_over or page.after >= first
             behind = after if retention.most is not None else 0
@@ -253,9 +279,13 @@ class RetentionPasses:
             self._keep(str(error), tree.root_run_id)
             return False
         last, notes = await self._look(partial(what_goes_with, run_ids=run_ids))
-        # Before it goes: who is behind reads a page at a time, and may be at it.
-        self._hub.dispatcher.removed(tree.root_run_id, run_ids, last)
+        if last > await self._turn.heard_by_all():
+            return False  # The next pass finds it again.
+        if not self._turn.is_shared:  # Else the store tells everybody.
+            # Before it goes: who is behind reads a page at a time, and may be at it.
+            self._hub.dispatcher.removed(tree.root_run_id, run_ids, last)
         commit = Commit(gone=run_ids, notes=dict.fromkeys(notes, ""), about=tree.root_run_id)
+        commit.notes_expect = self._turn.expected
         await self._commit(commit)
         if commit.error:
             if commit.error != "conflict" and not self._journal.failure:

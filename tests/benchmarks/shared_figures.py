@@ -28,7 +28,7 @@ from support.postgres import SECRETS_KEY, Server, binaries, folder_in_memory, ru
 from hubbub import Event, Message, Runtime
 from hubbub.hub.events import AgentStep, AgentText, SessionOpen
 from hubbub.hub.store.journal import Commit, Delivery, NewRun
-from hubbub.hub.store.sharing import sharing_of
+from hubbub.hub.store.sharing import RemovedTree, sharing_of
 from hubbub.hub.store.store import Store
 from hubbub.runtime.stores.open import sqlite_store
 from hubbub.runtime.stores.postgres.sealing import KEY_VARIABLE
@@ -220,6 +220,8 @@ class Alone:
     def claimed(self, root_run_ids: Collection[str]) -> None: ...
     def lost(self, root_run_ids: Collection[str]) -> None: ...
     def crowded(self, counts: Mapping[str, int]) -> None: ...
+    def passed(self, position: int) -> None: ...
+    def removed(self, trees: Sequence[RemovedTree] | None) -> None: ...
 
 
 async def _commits(make: Callable[[], Store], count: int) -> float:

@@ -18,7 +18,7 @@ OF_SYSTEM: Final = frozenset((
     "mkdir", "rmdir", "fsync", "chmod", "fchmod", "pwrite", "close",
 ))  # fmt: skip
 OF_SERVER: Final = frozenset(("execute", "executemany", "copy_in", "close", "connect"))
-SERVER: Final = "postgres/connection.py"
+SERVER: Final = "postgres/server/connection.py"
 
 
 class Steps:

@@ -33,6 +33,7 @@ FILES: Final = (
     "runtime/activities/test_parts_in_code", "runtime/activities/test_plain_tools",
     "runtime/activities/test_questions", "runtime/finding/test_finding",
     "runtime/kernel/test_identities", "runtime/remembered/test_recent_threads",
+    "runtime/removal/test_passes", "runtime/removal/test_races", "runtime/removal/test_whole_trees",
     "runtime/mcp/test_mcp_restarts", "runtime/runs/test_asked_turns",
     "runtime/runs/test_compaction", "runtime/runs/test_concurrent_code",
     "runtime/runs/test_durable_summaries", "runtime/runs/test_keyed_starts",
@@ -58,6 +59,9 @@ BESIDE: Final = "it reads the folders of agents in agents/, which follow a store
 COPIED: Final = "a database is copied by its own means, and a backup says so"
 COPIES: Final = "it goes on with an older copy of the folder"
 SEVERAL: Final = "another process on the store may know the agent: nothing is refused"
+
+CONTENTS: Final = "contents of files go from a database at rest alone"
+POSITIONS: Final = "a database counts positions in a row of its own; a day of passes takes minutes"
 
 SENT: Final = (
     "the run may be another process's by now: its inbox takes the reply, which counts there"
@@ -114,7 +118,9 @@ ELSEWHERE: Final = {
     "test_the_conversation_is_three_frames_deep": IN_MEMORY,
     "test_the_folders_show_what_was_imported_before_a_runtime_opens": BESIDE,
     "test_the_four_types_stand_on_disk_in_the_seed_s_shapes": BESIDE,
+    "test_the_last_event_of_the_store_stays_so_that_no_position_is_used_twice": POSITIONS,
     "test_two_steps_of_one_name_at_once_are_refused_where_a_crash_could_swap_them": IN_MEMORY,
+    "test_what_has_gone_and_when_is_told_in_the_process_and_to_who_reads_the_store": CONTENTS,
     "test_what_is_kept_of_a_conversation_does_not_grow_with_it": BESIDE,
     "test_what_is_wrong_with_lent_and_moved_items_is_found": IN_FILE,
     "test_what_stands_for_nobody_has_no_descriptor_and_no_folder": BESIDE,

@@ -16,13 +16,13 @@ from hubbub.hub.errors import CallerError
 from hubbub.hub.logs import log
 from hubbub.hub.ports import Blobs, Secrets
 from hubbub.hub.store.declared import NOTHING_DECLARED, Declared, OtherDefinition
-from hubbub.hub.store.journal import Commit, Selection
+from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.placement import ANYTHING, Offer
 from hubbub.hub.store.shared.leases import Holding, Written
 from hubbub.hub.store.shared.link import Link
 from hubbub.hub.store.shared.memory import SharedMemory
 from hubbub.hub.store.shared.reads import SharedMemoryReads
-from hubbub.hub.store.sharing import Sharer
+from hubbub.hub.store.sharing import Sharer, hear
 from hubbub.hub.task_host import TaskHost
 
 __all__ = ["SharedMemoryJournal"]
@@ -32,7 +32,8 @@ T = TypeVar("T")
 LOOK: Final = 0.5
 """Seconds between two looks at what others have left, at most; a third of a lease, if less."""
 
-_EVERYTHING: Final = Selection()
+PAGE: Final = 1_000
+"""Positions that are looked at together."""
 
 
 class Queued(Struct, frozen=True, eq=False):
@@ -89,6 +90,8 @@ class SharedMemoryJournal(SharedMemoryReads):
         self._is_killed = False
         self._declared = NOTHING_DECLARED
         self._published: dict[str, str] = {}
+        self._removed = 0
+        """How many of the trees that have gone are told here."""
         self.failure = ""
         """Why it may not be at work any more."""
         self._tasks = TaskHost()
@@ -100,6 +103,7 @@ class SharedMemoryJournal(SharedMemoryReads):
         self._lease = await self.link.ask(self._join)
         self.failure = ""
         self._tip = self._memory.tip
+        self._removed = len(self._memory.removed)
         await self._tasks.open()
         self._is_attended = True
         self._tasks.start(self._serve(), name="shared journal", lives_on=True)
@@ -111,7 +115,7 @@ class SharedMemoryJournal(SharedMemoryReads):
             self._memory.leave(self)
         return self._memory.join(
             self, is_worker=self.is_worker, offer=self._offer, declared=self._declared,
-            published=self._published, former=self._lease,
+            published=self._published, former=self._lease, told=self._tip or self._memory.tip,
         )  # fmt: skip
 
     async def aclose(self) -> None:
@@ -166,6 +170,7 @@ class SharedMemoryJournal(SharedMemoryReads):
             self._hand_on()
             return
         tip = 0 if self._is_left else await self.link.ask(lambda: self._memory.tip)
+        self._wanted = max(self._wanted, tip)
         self._work.set()
         while self._is_attended and (self._over < last or self._tip < tip):
             await self._told.wait()
@@ -195,7 +200,9 @@ class SharedMemoryJournal(SharedMemoryReads):
         if self._is_due and not self.failure:
             self._is_due = False
             await self._beat()
-        await self._catch_up(self._memory.tip)
+        # Before anybody is named who hears of others, only as far as somebody waits for it.
+        await self._catch_up(self._wanted if self._sharer is None else self._memory.tip)
+        self._tell_removed()
 
     def _refuse(self, each: Queued) -> None:
         """Nothing is accepted any more."""
@@ -271,13 +278,31 @@ class SharedMemoryJournal(SharedMemoryReads):
             return
         while self._tip < position:
             await self._reach()
-            found, self._tip = await self._kept.read(_EVERYTHING, after=self._tip, until=position)
-            self._sharer.heard_elsewhere(found)
+            after, until = self._tip, min(position, self._tip + PAGE)
+            found = [*self._kept.stored_between(after, until)]
+            self._tell_removed()
+            self._tip = until
+            hear(self._sharer, after, found, until)
             self._tell()
+
+    def _tell_removed(self) -> None:
+        if self._sharer is not None:
+            removed = self._memory.removed[self._removed :]
+            self._removed += len(removed)
+            if removed:
+                self._sharer.removed(removed)
 
     def _tell(self) -> None:
         told, self._told = self._told, anyio.Event()
         told.set()
+
+    keeps_all = True
+
+    async def prepare_removals(self) -> None:
+        """Nothing to prepare."""
+
+    async def put_by(self, run_ids: Sequence[str]) -> None:
+        """Nothing is shown in files."""
 
     # ── trees ────────────────────────────────────────────────────────────────────────────────
 
@@ -299,6 +324,10 @@ class SharedMemoryJournal(SharedMemoryReads):
 
     async def at_work(self) -> Collection[int]:
         return await self.link.ask(self._memory.at_work)
+
+    async def heard_by_all(self) -> int:
+        heard = await self.link.ask(lambda: self._memory.heard_by_others(self._lease))
+        return min(self._tip, heard)
 
     async def declare(self, definitions: Mapping[str, str], *, replaces: bool = False) -> None:
         if not self.is_worker:
@@ -348,7 +377,7 @@ class SharedMemoryJournal(SharedMemoryReads):
         def beat() -> Holding | None:
             nonlocal asked_at
             asked_at = self._memory.clock.monotonic()
-            return self._memory.beat(self._lease, self._offer, drains=self._drains)
+            return self._memory.beat(self._lease, self._offer, drains=self._drains, told=self._tip)
 
         if (held := await self.link.ask(beat)) is None:
             await self._rejoin()

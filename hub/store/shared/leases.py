@@ -26,6 +26,8 @@ class Lease(Struct, eq=False):
     trees: "dict[str, Tree]" = {}
     """What is owned under it, by root."""
     declared: Declared = NOTHING_DECLARED
+    told: int = 0
+    """The position up to which its process has been told of events, as it said last."""
 
 
 class Tree(Struct, eq=False):

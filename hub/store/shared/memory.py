@@ -32,6 +32,7 @@ from hubbub.hub.store.left_notes import of_agents, spent, tidied
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.store.placement import ANYTHING, ENDING, Offer, WorkerLoad, placed, surplus
 from hubbub.hub.store.shared.leases import Holding, Lease, Tree, Written
+from hubbub.hub.store.sharing import RemovedTree
 
 __all__ = ["TTL", "Hinted", "SharedMemory"]
 
@@ -71,6 +72,8 @@ class SharedMemory:
         """The root of each run whose tree is not over."""
         self._processes: dict[Hinted, None] = {}
         self._last = 0
+        self.removed: list[RemovedTree] = []
+        """The trees that have gone, in order."""
         self.writers: list[tuple[str, int, int]] | None = None
         """Where there is a list, each commit of an own lane that is written is noted there: the
         root, the epoch that its tree has, and the number of the lease."""
@@ -99,6 +102,12 @@ class SharedMemory:
         """The numbers of the leases that are not over."""
         return [lease.number for lease in self._leases.values() if not lease.is_over]
 
+    def heard_by_others(self, number: int) -> int:
+        """The position up to which everybody else whose lease is not over has been told of
+        events."""
+        others = (x for x in self._leases.values() if not x.is_over and x.number != number)
+        return min((lease.told for lease in others), default=self.tip)
+
     # ── leases ───────────────────────────────────────────────────────────────────────────────
 
     def join(
@@ -110,6 +119,7 @@ class SharedMemory:
         declared: Declared = NOTHING_DECLARED,
         published: Mapping[str, str] | None = None,
         former: int = 0,
+        told: int = 0,
     ) -> int:
         """Begin a lease, after the ``former`` one is over; returns its number.
 
@@ -121,7 +131,7 @@ class SharedMemory:
         self._processes[process] = None
         self._leases[self._last] = Lease(
             self._last, self.clock.monotonic() + self.ttl, is_worker=is_worker, offer=offer,
-            declared=declared,
+            declared=declared, told=told,
         )  # fmt: skip
         self.publish(self._last, published or {}, offer)
         return self._last
@@ -179,15 +189,18 @@ class SharedMemory:
             self._end(lease)
             self._hint_all(is_free=True)
 
-    def beat(self, number: int, offer: Offer = ANYTHING, *, drains: bool = False) -> Holding | None:
-        """Renew a lease, with what is offered now, and claim what is free, up to a share.
+    def beat(
+        self, number: int, offer: Offer = ANYTHING, *, drains: bool = False, told: int = 0
+    ) -> Holding | None:
+        """Renew a lease, with what is offered now, and claim what is free, up to a share; its
+        process was ``told`` of events up to there.
 
         Returns what is owned under it; ``None`` where it is over.
         """
         lease = self._renewed(number)
         if lease is None:
             return None
-        lease.offer, lease.drains = offer, drains
+        lease.offer, lease.drains, lease.told = offer, drains, max(told, lease.told)
         now = self.clock.monotonic()
         for other in tuple(self._leases.values()):
             if other.expires < now and not other.is_over:
@@ -293,10 +306,16 @@ class SharedMemory:
         if tree is not None and (tree.owner, tree.epoch) != (lease.number, epoch or 1):
             commit.error = "conflict"
             return Written(before)
+        if any(run_id in self._root_of for run_id in commit.gone):  # Something in it lives.
+            commit.error = "conflict"
+            return Written(before)
+        going = self._going(commit)
         root = self.root_of(commit.run_id)
         done, commit.done = commit.done, None  # It is the journal that says so.
         self.kept.submit(commit)
         commit.done = done
+        if not commit.error:
+            self.removed += going
         if self.writers is not None and commit.run_id and not commit.error:
             self.writers.append((root, self.owner_of(root)[1], lease.number))
         opened = tuple(
@@ -316,6 +335,19 @@ class SharedMemory:
                 over = tree.root_run_id
                 self._over(tree)
         return Written(before, opened, over)
+
+    def _going(self, commit: Commit) -> list[RemovedTree]:
+        """The trees that a commit has go, as far as they are there."""
+        reader = self.kept.reader()
+        runs = [row for run_id in commit.gone if (row := reader.row(run_id)) is not None]
+        trees: dict[str, list[str]] = {}
+        for row in runs:
+            trees.setdefault(row.root_run_id, []).append(row.run_id)
+        last = {
+            root: next((row.position for row in reader.event_rows(ids, backwards=True)), 0)
+            for root, ids in trees.items()
+        }
+        return [RemovedTree(root, last[root], tuple(ids)) for root, ids in trees.items()]
 
     def _opened(self, lease: Lease, event: SessionOpen, own: Collection[str]) -> bool:
         """A run was opened; whether that is a tree of the writer's own."""

@@ -25,7 +25,8 @@ class SharedMemoryReads(ABC):
         self._memory = memory
         self._kept = memory.kept
         self.link = link
-        self._tip = 0
+        self._tip = self._wanted = 0
+        """Where the last event is that is told here, and the last one that is waited for."""
         self._work, self._told = anyio.Event(), anyio.Event()
         self._is_attended = False
         """Whether a task writes, and tells what others write."""
@@ -38,6 +39,10 @@ class SharedMemoryReads(ABC):
     @abstractmethod
     def owns(self, root_run_id: str) -> bool:
         """Whether a tree is this process's, as far as it knows."""
+
+    @abstractmethod
+    def _tell_removed(self) -> None:
+        """Tell which trees have gone."""
 
     async def _reach(self) -> None:
         """Return when the store could be asked."""
@@ -61,6 +66,7 @@ class SharedMemoryReads(ABC):
             self._kept.keep_snapshot(draft)
 
     async def _told_until(self, tip: int) -> None:
+        self._wanted = max(self._wanted, tip)
         self._work.set()
         while self._is_attended and self._tip < tip:
             await self._told.wait()
@@ -103,7 +109,9 @@ class SharedMemoryReads(ABC):
     ) -> tuple[Sequence[Event], int]:
         await self._reach()
         until = self._tip if until is None else min(until, self._tip)
-        return await self._kept.read(selection, after=after, until=until, limit=limit)
+        found = await self._kept.read(selection, after=after, until=until, limit=limit)
+        self._tell_removed()  # Before anybody sees what is not among it.
+        return found
 
     async def position(self, run_id: str, lane: str, seq: int) -> int | None:
         await self._reach()

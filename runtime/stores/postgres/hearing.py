@@ -135,7 +135,8 @@ class Hearing:
         while until is None or host.tip < until:
             page, found = found, None
             if page is None or page.after != host.tip:
-                page = await self._ask(partial(self._tail.page, host.tip, until, self._version))
+                known = (self._version, self._share.removals)
+                page = await self._ask(partial(self._tail.page, host.tip, until, *known))
             self._version = page.version
             if page.events and until is None and not self._tail.is_notified:
                 self._found_unnotified()
@@ -202,7 +203,7 @@ class Hearing:
             after = None if self._share.sharer is None else self._host.tip
             self._is_waiting = True
             found = await self._tailing.run(
-                partial(self._tail.wait_page, wait, after, self._version)
+                partial(self._tail.wait_page, wait, after, self._version, self._share.removals)
             )
             self._is_waiting = False
             await anyio.lowlevel.checkpoint()  # A thread is not left half-way.
@@ -224,6 +225,8 @@ class Hearing:
             return
         if look.is_renewed:
             self._share.renewed(asked_at)
+        if look.removals > (known := self._share.removals):
+            self._share.have_gone(await self._ask(partial(self._tail.removals, known)))
         is_free = look.is_free
         if look.is_anybody_over and await self._ask(self._tail.reap):
             is_free = True

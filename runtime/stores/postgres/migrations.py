@@ -30,11 +30,12 @@ from hubbub.hub.logs import log
 from hubbub.runtime.stores.postgres.server.address import PostgresAddress
 from hubbub.runtime.stores.postgres.server.connection import LOCK_WAIT, PostgresConnection
 from hubbub.runtime.stores.postgres.server.faults import is_passing
+from hubbub.runtime.stores.sql.removal import IS_REQUEST
 from hubbub.runtime.stores.sql.whole_copy import unfinished_copy
 
 __all__ = [
-    "FIRST", "SNAPSHOT", "UNFINISHED", "Upgrade", "check_format", "format_of", "formats", "making",
-    "new_records", "newest", "upgrade",
+    "FIRST", "SNAPSHOT", "UNFINISHED", "Upgrade", "build_index", "check_format", "format_of",
+    "formats", "index_for_removals", "making", "new_records", "newest", "upgrade",
 ]  # fmt: skip
 
 FIRST: Final = 1
@@ -72,8 +73,10 @@ CREATE TABLE snapshot (
 STEPS: tuple[Upgrade, ...] = (
     Upgrade(to=2, beside=1, changes=("ALTER TABLE worker ADD COLUMN told bigint",)),
     Upgrade(to=3, beside=1, changes=(SNAPSHOT,)),
+    Upgrade(to=4, beside=1),
 )
-"""In order, one for each format but the first."""
+"""In order, one for each format but the first.  Programs of format 4 know that trees go beside
+them: none do while an older one is at work."""
 
 
 def newest() -> int:
@@ -194,7 +197,7 @@ def _take(db: PostgresConnection, step: Upgrade) -> None:
     execute = db.execute
     try:
         for name, on in step.indexes.items():
-            _build(db, name, on)
+            build_index(db, name, on)
         execute("BEGIN")
         # Each group of commits begins with the head and its worker's row: none is in the middle of
         # it now, and none waits for a table while it has one that is changed here.
@@ -217,8 +220,9 @@ def _take(db: PostgresConnection, step: Upgrade) -> None:
         ) from error
 
 
-def _build(db: PostgresConnection, name: str, on: str) -> None:
-    """Build an index while others write.  One that a dead process has left half-built goes."""
+def build_index(db: PostgresConnection, name: str, on: str) -> None:
+    """Build an index while others write; within ``making``.  One that a dead process has left
+    half-built goes."""
     execute = db.execute
     execute("SET lock_timeout = 0")
     found: Any = execute(_IS_VALID, (name,)).fetchone()
@@ -227,6 +231,43 @@ def _build(db: PostgresConnection, name: str, on: str) -> None:
     if found != (True,):
         execute(f"CREATE INDEX CONCURRENTLY {name} {on}")
     execute(f"SET lock_timeout = '{LOCK_WAIT}'")
+
+
+def index_for_removals(address: PostgresAddress) -> None:
+    """Have by what is found what goes beside runtimes (``RemovesTrees``); in a large store that
+    takes a while, once, and nobody waits for it.  A role that may not make an index does without,
+    and says so.
+
+    Raises ``psycopg.Error``.
+    """
+    db = PostgresConnection(address, f"hubbub:{address.schema}:index", silence=None)
+    try:
+        db.connect()
+        if db.execute(_HAS_INDEXES, (list(_INDEXES),)).fetchone() == (True,):
+            return
+        with making(db):
+            for name, on in _INDEXES.items():
+                build_index(db, name, on)
+    except psycopg.errors.InsufficientPrivilege as error:
+        made = "; ".join(f"CREATE INDEX CONCURRENTLY {name} {on}" for name, on in _INDEXES.items())
+        log.warning(
+            "retention.unindexed", problem=" ".join(str(error).split()),
+            remedy=f"what goes is found slowly; have the tables' owner do this: {made}",
+        )  # fmt: skip
+    finally:
+        db.close()
+
+
+_INDEXES: Final = {
+    "event_end": "ON event (position) WHERE type = 'agent:complete'",
+    "note_request": f"ON note (value) WHERE {IS_REQUEST}",
+    "run_live_root": "ON run (born) WHERE parent_run_id IS NULL AND status <> 'ended'",
+    "run_live_child": "ON run (root_run_id) WHERE parent_run_id IS NOT NULL AND status <> 'ended'",
+}
+_HAS_INDEXES: Final = (
+    "SELECT count(*) = cardinality(?1::text[]) FROM pg_index AS i, unnest(?1::text[]) AS own (name)"
+    " WHERE i.indexrelid = to_regclass(own.name) AND i.indisvalid"
+)
 
 
 def _check_left_behind(db: PostgresConnection, to: int, beside: int) -> None:

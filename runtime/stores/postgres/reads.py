@@ -11,12 +11,20 @@ import anyio
 import psycopg
 
 from hubbub.hub.errors import StoreFailed
+from hubbub.hub.events import Event
+from hubbub.hub.logs import log
 from hubbub.hub.ports import Ports
-from hubbub.hub.store.journal import LoadedRun, RunInfo
+from hubbub.hub.store.journal import LoadedRun, RunInfo, Selection
 from hubbub.hub.store.reader import StoreReader, StoreUnreadable
 from hubbub.hub.values import check_grace
 from hubbub.runtime.stores.postgres.hearing import Hearing
 from hubbub.runtime.stores.postgres.lease import LeaseOver, WorkerLease
+from hubbub.runtime.stores.postgres.migrations import index_for_removals
+from hubbub.runtime.stores.postgres.removal.removals import (
+    Removals,
+    heard_by_others,
+    removals_after,
+)
 from hubbub.runtime.stores.postgres.server.address import PostgresAddress
 from hubbub.runtime.stores.postgres.server.connection import POSTGRES, PostgresConnection
 from hubbub.runtime.stores.postgres.server.faults import is_passing, postgres_failure
@@ -111,6 +119,27 @@ class PostgresReads(QueuedStore):
         found = await self._ask(lambda: self._reader_db.execute(select).fetchall())
         return frozenset(number for (number,) in found)
 
+    async def _heard_by_all(self) -> int:
+        worker = self._lease.worker
+        heard = await self._ask(lambda: heard_by_others(self._reader_db, worker))
+        return min(self.tip, heard)
+
+    async def read(
+        self, selection: Selection, *, after: int = 0, until: int | None = None, limit: int = 1000
+    ) -> tuple[Sequence[Event], int]:
+        """Up to ``limit`` events after a position, and the position reached; what is missing among
+        them is told to have gone before."""
+        end = self.tip if until is None else min(until, self.tip)
+        known = self._share.removals
+
+        def look() -> tuple[tuple[Sequence[Event], int], Removals]:
+            found = self._reader.read(selection, after, end, limit)
+            return found, removals_after(self._reader_db, known)
+
+        found, gone = await self._ask(look)
+        self._share.have_gone(gone)
+        return found
+
     async def ready(self) -> Sequence[str]:
         """Of the trees that are owned; like ``timed``."""
         found = await self._ask(partial(self._owned_runs, "run.run_id", "ready = 1"))
@@ -140,6 +169,22 @@ class PostgresReads(QueuedStore):
     def reader(self) -> StoreReader:
         """A reader with a connection of its own."""
         return open_postgres_reader(self._address)
+
+    keeps_all = True
+
+    async def prepare_removals(self) -> None:
+        """Have by what is found what goes; see ``RemovesTrees``."""
+        indexing = self._ports.make_worker()  # So that nobody waits for it.
+        try:
+            await self.persist(partial(indexing.run, partial(index_for_removals, self._address)))
+        except psycopg.Error as error:
+            problem = postgres_failure(self._address.place, error)
+            log.warning("retention.unindexed", problem=problem)
+        finally:
+            indexing.close()
+
+    async def put_by(self, run_ids: Sequence[str]) -> None:
+        """Nothing is shown in files."""
 
     async def _ask(self, read: Callable[[], T]) -> T:
         """What the reading thread finds; raises ``StoreFailed`` for what it cannot read."""

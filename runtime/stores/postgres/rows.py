@@ -40,6 +40,7 @@ class AskedRows:
     __slots__ = (
         "accepted",
         "changed",
+        "compared",
         "items",
         "names",
         "new_items",
@@ -61,6 +62,8 @@ class AskedRows:
         self.rows: SqlCursor | None = None
         self.items: SqlCursor | None = None
         self.changed: SqlCursor | None = None
+        self.compared: dict[int, str] = {}
+        """Those of which it was asked whether they have changed, by their numbers."""
         self.new_items: SqlCursor | None = None
         self.accepted: SqlCursor | None = None
         self.numbers: SqlCursor | None = None
@@ -109,7 +112,9 @@ class PostgresRows(StoredRows):
             asked.accepted = execute(_SELECT_ACCEPTED, tuple(map(list, zip(*keys, strict=True))))
             self._accepted = dict.fromkeys(keys)
         ids = dict.fromkeys(run_id for commit in commits for run_id in _addresses_of(commit))
-        asked.unnumbered = [run_id for run_id in ids if run_id not in self._numbers]
+        # What is said of a run that may have gone: others have had its number go, too.
+        told = {run_id for commit in commits for run_id in _told_of(commit)}
+        asked.unnumbered = [x for x in ids if x not in self._numbers or x in told]
         if asked.unnumbered:
             asked.numbers = execute(_SELECT_NUMBERS, (asked.unnumbered,))
         asked.names = [
@@ -129,6 +134,7 @@ class PostgresRows(StoredRows):
         known = [row for run_id in run_ids if (row := self._rows.get(run_id)) is not None]
         if known:
             numbers = [row.number for row in known]
+            asked.compared = {row.number: row.run_id for row in known}
             versions = [self._versions.get(row.run_id, 0) for row in known]
             asked.changed = self._db.execute(_SELECT_CHANGED, (numbers, versions))
             read = [row.in_seq for row in known]
@@ -143,14 +149,16 @@ class PostgresRows(StoredRows):
             self._fresh = set(asked.wanted)
         elif self._fresh is not None:
             self._fresh.update(asked.wanted)
-        for run_id, number in asked.numbers or ():
-            self._numbers[run_id] = number
-        self._unnumbered = {x for x in asked.unnumbered if x not in self._numbers}
+        numbered = dict(asked.numbers or ())
+        self._numbers.update(numbered)
+        self._unnumbered = {x for x in asked.unnumbered if x not in numbered}
+        for run_id in self._unnumbered:
+            self._numbers.pop(run_id, None)
+        self._absent = set(asked.run_ids)
         self._renew(asked)
         items: dict[int, list[str]] = defaultdict(list)
         for run, body in asked.items or ():
             items[run].append(body)
-        self._absent = set(asked.run_ids)
         for run_id, root, version, *found in asked.rows or ():
             self._absent.discard(run_id)
             self._numbers[run_id] = found[0]
@@ -179,7 +187,12 @@ class PostgresRows(StoredRows):
         bodies: dict[int, list[str]] = defaultdict(list)
         for run, body in asked.new_items or ():
             bodies[run].append(body)
-        found = {row[2]: (row[0], row[1:]) for row in asked.changed or ()}
+        found = {}
+        for number, version, *columns in asked.changed or ():
+            if version is None:
+                self.forget(asked.compared[number])
+            else:
+                found[asked.compared[number]] = version, columns
         if not found:
             return
         # Of what waited before, some may have been taken; which, that is rarely to be asked.
@@ -231,6 +244,11 @@ class PostgresRows(StoredRows):
         if self._fresh is not None:
             self._fresh.add(new.run_id)
         return super().create(new, at)
+
+    def forget(self, run_id: str, /) -> None:
+        super().forget(run_id)
+        self._versions.pop(run_id, None)
+        self._absent.add(run_id)
 
     def root_of(self, run_id: str) -> int | None:
         """The number of a run's root, where its row is in memory."""
@@ -302,6 +320,7 @@ def _runs_of(commit: Commit) -> Iterable[str]:
     yield from (run_id for run_id, _ in commit.lent)
     if commit.leave_to:
         yield commit.leave_to
+    yield from commit.gone
     for delivery in commit.deliveries:
         if delivery.new is not None:
             yield delivery.new.run_id
@@ -328,6 +347,11 @@ def _addresses_of(commit: Commit) -> Iterable[str]:
     for delivery in commit.deliveries:
         if delivery.new is not None:
             yield from filter(None, (delivery.new.run_id, delivery.new.root_run_id))
+    yield from _told_of(commit)
+
+
+def _told_of(commit: Commit) -> Iterable[str]:
+    """Run ids of which the hub's own lane is told something."""
     if not commit.run_id:
         for event in commit.events:
             yield from filter(None, (event.run_id, event.root_run_id))
@@ -347,10 +371,11 @@ _SELECT_ITEMS: Final = (
     "JOIN event USING (position) WHERE address.run_id = ANY(?) ORDER BY waiting.run, waiting.seq"
 )
 _SELECT_CHANGED: Final = (
-    f"SELECT {_VERSION}, {', '.join(f'run.{column}' for column in COLUMNS)} "
-    "FROM unnest(?::bigint[], ?::bigint[]) AS known (number, version) "
-    f"JOIN run ON run.number = known.number WHERE {_VERSION} <> known.version"
+    f"SELECT known.number, {_VERSION}, {', '.join(f'run.{column}' for column in COLUMNS)} "
+    "FROM unnest(?::bigint[], ?::bigint[]) AS known (number, version) LEFT JOIN run "
+    f"ON run.number = known.number WHERE {_VERSION} IS DISTINCT FROM known.version"
 )
+"""Without a version what has gone."""
 _SELECT_NEW_ITEMS: Final = (
     "SELECT waiting.run, event.body FROM unnest(?::bigint[], ?::bigint[]) AS known (run, seq) "
     "JOIN waiting ON waiting.run = known.run AND waiting.seq > known.seq "

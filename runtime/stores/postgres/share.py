@@ -20,7 +20,8 @@ from hubbub.hub.ports import Clock
 from hubbub.hub.store.declared import NOTHING_DECLARED, Declared
 from hubbub.hub.store.journal import Commit, RunInfo
 from hubbub.hub.store.placement import ANYTHING, Offer
-from hubbub.hub.store.sharing import Sharer
+from hubbub.hub.store.sharing import Sharer, hear
+from hubbub.runtime.stores.postgres.removal.removals import Removals
 from hubbub.runtime.stores.postgres.trees import CameTo
 
 __all__ = ["PostgresShare"]
@@ -46,9 +47,10 @@ _UNKNOWN: Final = (CustomEvent, UnknownEvent)
 class PostgresShare:
     """The ``Sharing`` of a store in PostgreSQL.
 
-    ``hand_over``, ``drain``, ``at_work``, ``runs_of`` and ``declare`` do in the database what the
-    methods say, the last of them nothing in a store that is not open; ``attached`` is called when
-    there is somebody to be told, ``offered`` when another offer is to be known.
+    ``hand_over``, ``drain``, ``at_work``, ``heard_by_all``, ``runs_of`` and ``declare`` do in the
+    database what the methods say, the last of them nothing in a store that is not open;
+    ``attached`` is called when there is somebody to be told, ``offered`` when another offer is to
+    be known.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class PostgresShare:
         hand_over: Callable[[Mapping[str, int]], Awaitable[None]],
         drain: Callable[[], Awaitable[None]],
         at_work: Callable[[], Awaitable[Collection[int]]],
+        heard_by_all: Callable[[], Awaitable[int]],
         runs_of: Callable[[Collection[str]], Awaitable[Sequence[RunInfo]]],
         declare: Callable[[Declared], Awaitable[None]],
         attached: Callable[[], object],
@@ -69,7 +72,7 @@ class PostgresShare:
         self.is_worker = is_worker
         self._ttl = ttl
         self._do_hand_over, self._do_drain, self._do_runs_of = hand_over, drain, runs_of
-        self._do_at_work = at_work
+        self._do_at_work, self._do_heard_by_all = at_work, heard_by_all
         self.number = 0
         """That of the lease; see ``Sharing``."""
         self._do_declare = declare
@@ -90,6 +93,8 @@ class PostgresShare:
         """The trees that are being opened here, with the agents of their roots."""
         self._terms: dict[Commit, Terms] = {}
         self._turn = 0
+        self.removals = 0
+        """The number of the tree that has gone last, as far as that is told here."""
         self._renewed_at = 0.0
         """When the renewal was asked that is known to have happened last (monotonic)."""
 
@@ -119,6 +124,10 @@ class PostgresShare:
     async def at_work(self) -> Collection[int]:
         """The numbers of the leases that are not over."""
         return await self._do_at_work()
+
+    async def heard_by_all(self) -> int:
+        """The position up to which every process at work has been told of events."""
+        return await self._do_heard_by_all()
 
     async def declare(self, definitions: Mapping[str, str], *, replaces: bool = False) -> None:
         """Say how agents are defined here; see ``Sharing``."""
@@ -272,15 +281,25 @@ class PostgresShare:
         """The lease is over."""
         self.lose(tuple(self._owned))
 
-    def heard(self, events: Sequence[Event]) -> None:
-        """Others have written these.
+    def heard(self, after: int, found: Sequence[tuple[int, Event]], reached: int) -> None:
+        """Others have written these behind a position, and nothing more is kept up to ``reached``.
 
         A tree with an item that this program does not know is another process's by that.
         """
-        if unknown := {x.root_run_id for x in events if x.lane == "in" and isinstance(x, _UNKNOWN)}:
+        in_lanes = (event for _, event in found if event.lane == "in")
+        if unknown := {x.root_run_id for x in in_lanes if isinstance(x, _UNKNOWN)}:
             self.lose([root for root in unknown if root in self._owned])
-        if self.sharer is not None and events:
-            self.sharer.heard_elsewhere(events)
+        if self.sharer is not None:
+            hear(self.sharer, after, found, reached)
+
+    def have_gone(self, found: Removals) -> None:
+        """These trees have gone; each is told once, and before anything is that shows it."""
+        new = [(number, tree) for number, tree in found if number > self.removals]
+        if new:
+            is_known = new[0][0] == self.removals + 1
+            self.removals = new[-1][0]
+            if self.sharer is not None:
+                self.sharer.removed([tree for _, tree in new] if is_known else None)
 
     # ── the lease, as far as is known here ───────────────────────────────────────────────────
 

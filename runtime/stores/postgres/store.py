@@ -32,6 +32,7 @@ from hubbub.runtime.stores.postgres.bus import PostgresBus
 from hubbub.runtime.stores.postgres.hearing import Hearing
 from hubbub.runtime.stores.postgres.lease import TTL, LeaseOver, WorkerLease
 from hubbub.runtime.stores.postgres.reads import PostgresReads
+from hubbub.runtime.stores.postgres.removal.removals import newest_removal
 from hubbub.runtime.stores.postgres.schema import check_server, make_schema
 from hubbub.runtime.stores.postgres.sealing import Seal
 from hubbub.runtime.stores.postgres.server.address import PostgresAddress
@@ -104,7 +105,7 @@ class PostgresStore(PostgresReads):
         self._share = PostgresShare(
             self._ports.clock, is_worker=is_worker, ttl=ttl, hand_over=self._hand_over,
             drain=self._drain, at_work=self._at_work, runs_of=self._runs_of,
-            declare=self._declare,
+            declare=self._declare, heard_by_all=self._heard_by_all,
             attached=self._attached, offered=self._offered,
         )  # fmt: skip
         self.sharing: Sharing = self._share
@@ -212,6 +213,7 @@ class PostgresStore(PostgresReads):
         self._reader = self._record.runs
         found = self._reader_db.execute("SELECT key, value, version FROM secret").fetchall()
         self.secrets.restore({key: self._seal.open(key, bytes(text)) for key, text, _ in found})
+        self._share.removals = newest_removal(self._reader_db)
         self._hearing.begin(max((version for *_, version in found), default=0))
 
     def _close_writer(self) -> None:
@@ -332,7 +334,7 @@ class PostgresStore(PostgresReads):
         return self._writer.snapshots.is_early(draft)
 
     async def _keep(self, draft: SnapshotDraft) -> None:
-        await self._writing.run(partial(self._writer.snapshots.keep, draft))
+        await self._writing.run(partial(self._writer.keep_snapshot, draft))
 
     async def _rejoin(self) -> None:
         """The lease is over: nothing is owned any more, and another one begins."""
@@ -429,7 +431,8 @@ class PostgresStore(PostgresReads):
         if page.secrets:
             self.secrets.take_in((key, self._seal.open(key, text)) for key, text in page.secrets)
         self.tip = page.position
-        self._share.heard(page.events)
+        self._share.have_gone(page.removals)
+        self._share.heard(page.after, page.events, page.position)
         self._tell_written()
 
     def looked(self, look: Look) -> None:

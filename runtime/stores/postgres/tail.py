@@ -26,6 +26,7 @@ from hubbub.hub.events.codec import decode_event
 from hubbub.hub.logs import log
 from hubbub.hub.store.placement import Offer, WorkerLoad, placed
 from hubbub.runtime.stores.postgres.lease import FREE, WorkerLease, share_lock
+from hubbub.runtime.stores.postgres.removal.removals import NEWEST, Removals, removals_after
 from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
 from hubbub.runtime.stores.postgres.trees import CLAIM, CLAIMED, FREE_TREES
 from hubbub.runtime.stores.sql.reader import READ_ERRORS
@@ -62,21 +63,26 @@ class Look(Struct, frozen=True):
     """Whether there are trees that nobody owns."""
     others: int
     """Other processes that are at work."""
+    removals: int
+    """The number of the tree that has gone last."""
 
 
 class Page(Struct, frozen=True):
     """What others have written after a position.  It does not age: there may only be more."""
 
     after: int
-    events: Sequence[Event]
+    events: Sequence[tuple[int, Event]]
+    """Each with its position."""
     position: int
-    """Of the last of them."""
+    """Of the last of them, or, where nothing else is kept up to there, that which was asked for."""
     is_last: bool
     """Whether nothing more is there yet, or what comes next is this process's own."""
     secrets: Sequence[tuple[str, bytes]]
     """Values that they have written, encrypted, by key."""
     version: int
     """That of the last one."""
+    removals: Removals
+    """Trees that have gone, all of which some event may be missing."""
 
 
 class Pause:
@@ -159,13 +165,15 @@ class Tail:
 
     # ── waiting ──────────────────────────────────────────────────────────────────────────────
 
-    def wait_page(self, seconds: float, after: int | None, version: int) -> Page | None:
+    def wait_page(
+        self, seconds: float, after: int | None, version: int, removals: int
+    ) -> Page | None:
         """Like ``wait``; then, if something was notified, what others have written after a position
         that is given.  To be asked for it once that is said costs more than the reading."""
         if not self.wait(seconds) or after is None or self._db.is_lost:
             return None
         try:
-            return self.page(after, None, version)
+            return self.page(after, None, version, removals)
         except Exception:  # Whoever asks for it next meets it again, and can say so.
             self._db.close()
             return None
@@ -296,22 +304,24 @@ class Tail:
         self._in_doubt = 0
         return worker, claims
 
-    def page(self, after: int, until: int | None, version: int) -> Page:
-        """What others have written after a position, up to another one, and of the values since a
-        ``version``; nothing behind what is this process's own."""
+    def page(self, after: int, until: int | None, version: int, removals: int) -> Page:
+        """What others have written after a position, up to another one, of the values since a
+        ``version``, and what has gone since ``removals``; nothing behind what is this process's
+        own."""
         self.connect()
         worker, own = self._lease.worker, self._lease.own
         limit = _LAST if until is None else until
         found = self._db.execute(_SELECT_PAGE, (after, limit)).fetchall()
-        events: list[Event] = []
+        events: list[tuple[int, Event]] = []
         told, is_last = after, len(found) < PAGE
+        is_over = is_last and until is not None
         for position, writer, body, _ in found:
             if writer in own:
-                is_last = True
+                is_last, is_over = True, False
                 break
             told = position
             try:
-                events.append(decode_event(body))
+                events.append((position, decode_event(body)))
             except READ_ERRORS:  # Who reads the run is told; the others' come after it.
                 log.error("event.unreadable", position=position)
         values: list[tuple[str, bytes]] = []
@@ -322,7 +332,16 @@ class Tail:
                 values.append((key, bytes(value)))
                 newest = max(newest, each)
             version = newest
-        return Page(after, events, told, is_last, values, version)
+        if is_over:
+            told = limit
+        # Behind the events: what is missing among them has gone by now.
+        gone = removals_after(self._db, removals) if told > after else ()
+        return Page(after, events, told, is_last, values, version, gone)
+
+    def removals(self, after: int) -> Removals:
+        """The trees that have gone since the one of that number."""
+        self.connect()
+        return removals_after(self._db, after)
 
 
 _LAST: Final = 1 << 62
@@ -344,7 +363,7 @@ SELECT EXISTS (SELECT 1 FROM worker WHERE id = ?1 AND live), EXISTS (SELECT 1 FR
   EXISTS (SELECT 1 FROM worker WHERE {_OVER}),
   EXISTS (SELECT 1 FROM tree WHERE owner IS NULL)
     OR EXISTS (SELECT 1 FROM tree WHERE owner = ANY(ARRAY(SELECT id FROM worker WHERE NOT live))),
-  (SELECT count(*) FROM worker WHERE live AND id <> ?1)
+  (SELECT count(*) FROM worker WHERE live AND id <> ?1), {NEWEST}
 FROM head WHERE log = 0
 """
 _END_BACKENDS: Final = (

@@ -66,7 +66,8 @@ class GroupTrees:
 
     def ask(self, commits: Iterable[Commit]) -> _Asked:
         """Ask whose the trees are of the lanes that are written; within a pipeline."""
-        run_ids = list(dict.fromkeys(x.run_id for x in commits if x.run_id))
+        asking = (run_id for x in commits for run_id in (x.run_id, *x.gone) if run_id)
+        run_ids = list(dict.fromkeys(asking))
         if not run_ids:
             return ()
         # Where the root is known, that is one look into one index.
@@ -95,6 +96,12 @@ class GroupTrees:
         """
         tree = self._trees.get(row.root)
         return tree is not None and (tree.owner, tree.epoch) != (worker, epoch or 1)
+
+    def is_any_alive(self, run_ids: Iterable[str]) -> bool:
+        """Whether anything lives in a tree of one of these runs: such a tree is somebody's, or is
+        to be claimed."""
+        trees = (self._trees.get(self._rows.root_of(run_id) or 0) for run_id in run_ids)
+        return any(tree is not None and tree.live + tree.more > 0 for tree in trees)
 
     def applied(self, commit: Commit, worker: int, own: Collection[str]) -> CameTo:
         """Count what a commit has opened and ended; of new trees those in ``own`` are the

@@ -16,9 +16,11 @@ import psycopg
 from msgspec import Struct
 
 from hubbub.hub.errors import BadValue
+from hubbub.hub.snapshots.draft import SnapshotDraft
 from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.ledger import Ledger
 from hubbub.runtime.stores.postgres.lease import LeaseOver, WorkerLease
+from hubbub.runtime.stores.postgres.removal.removals import remove_runs
 from hubbub.runtime.stores.postgres.rows import PostgresRows
 from hubbub.runtime.stores.postgres.sealing import Seal
 from hubbub.runtime.stores.postgres.server.faults import is_of_contents
@@ -165,6 +167,17 @@ class PostgresWriter(LedgerWriter):
             db.execute("COMMIT")
         return self._settled(group)
 
+    def keep_snapshot(self, draft: SnapshotDraft) -> None:
+        """Keep a snapshot, unless its run has gone; who has it go meanwhile waits for that."""
+        self._db.execute("BEGIN")
+        try:
+            if self._db.execute(_HOLD_RUN, (draft.run_id,)).fetchone() is not None:
+                self.snapshots.keep(draft)
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._db.roll_back()
+            raise
+
     def _write(self, batch: Sequence[Operation]) -> Applied:
         self.write(batch)
         return Applied(self.tip, self.depths, ())
@@ -181,6 +194,9 @@ class PostgresWriter(LedgerWriter):
     def _decide(self, commit: Commit) -> CameTo | None:
         """Have the ledger decide, unless the commit writes a lane that is not this worker's."""
         lease = self._lease
+        if commit.gone:
+            self._let_go(commit)
+            return None
         if commit.run_id:
             try:
                 row = self._rows.find(commit.run_id)
@@ -194,6 +210,15 @@ class PostgresWriter(LedgerWriter):
         self._ledger.apply(commit)
         own = () if lease.drains else self._share.opens(commit)
         return self._trees.applied(commit, lease.worker, own)
+
+    def _let_go(self, commit: Commit) -> None:
+        """Have trees go, unless one of them lives."""
+        self._flush()  # What it removes must be there, and what follows must not.
+        if self._trees.is_any_alive(commit.gone):
+            commit.error = "conflict"
+            return
+        self._ledger.apply(commit)
+        self._flush()
 
     def _settled(self, group: Group) -> Group:
         if self._in_doubt is not None:
@@ -231,6 +256,9 @@ class PostgresWriter(LedgerWriter):
             execute(_TAKE, _columns(changes.taken))
         if changes.notes:
             execute(_PUT_NOTES, _columns(list(dict(changes.notes).items())))
+        if changes.gone:  # In a batch of its own: these are its notes.
+            emptied = [key for key, note in changes.notes if not note]
+            remove_runs(self._db, changes.gone, emptied)
 
     def _send_needs(self) -> None:
         """Note which trees have records that not every program at work knows."""
@@ -322,6 +350,7 @@ _PUT_NEEDS: Final = (
     "FROM unnest(?::bigint[], ?::integer[]) AS new (root, needs) WHERE tree.root = new.root"
 )
 """An owner that does not know the record loses the tree."""
+_HOLD_RUN: Final = "SELECT 1 FROM run WHERE run_id = ? FOR KEY SHARE"
 _TAKE: Final = (
     f"DELETE FROM waiting USING unnest({_unnested(_BIG, _BIG)}) AS taken (run, seq) "
     "WHERE waiting.run = taken.run AND waiting.seq = taken.seq"

@@ -26,7 +26,7 @@ from hubbub.runtime.stores.sql.reader import SqlReader
 from hubbub.runtime.stores.sql.snapshots import snapshot_problems
 from hubbub.runtime.stores.sql.tables import Table
 
-__all__ = ["IS_SPOKEN_TO", "PAGE", "SqlStoreReader"]
+__all__ = ["IS_SPOKEN_TO", "LAST", "PAGE", "SqlStoreReader"]
 
 PAGE: Final = 1_000
 """Rows that are read at a time."""

@@ -6,6 +6,7 @@ import pytest
 
 from hubbub import CustomEvent, Hub
 from hubbub.hub.conformance.journal import CHECKS
+from hubbub.hub.conformance.removal import REMOVAL_CHECKS
 from hubbub.hub.events import AgentComplete, SessionOpen
 from hubbub.hub.store.cursor import cursor_of, place
 from hubbub.hub.store.journal import Commit, Delivery, NewRun, Selection
@@ -40,6 +41,24 @@ async def test_sqlite_conforms(check, tmp_path, ports):
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_sqlite_conforms_with_real_threads(check, tmp_path):
     await check(lambda: sqlite_store(tmp_path / "store.db"))
+
+
+@pytest.mark.parametrize("check", REMOVAL_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_a_store_from_which_trees_go_conforms(check, kind, tmp_path, ports):
+    is_memory = kind == "memory"
+    await check(MemoryJournal if is_memory else lambda: sqlite_store(tmp_path / "s", ports=ports))
+
+
+async def test_suite_notices_a_store_that_has_trees_go_in_part():
+    class Forgetful(MemoryJournal):
+        def submit(self, commit):
+            commit.notes_expect = None
+            commit.gone = commit.gone[:1]
+            super().submit(commit)
+
+    broken = {check.__name__ for check in REMOVAL_CHECKS if await _fails(check, Forgetful)}
+    assert broken == {"check_a_note_that_is_not_as_expected_keeps_what_was_to_go"}
 
 
 async def test_suite_notices_a_store_that_forgets_to_deduplicate():

@@ -8,8 +8,10 @@ from support.shared_stores import SharedPlace
 from hubbub.hub.conformance.declarations import DECLARATION_CHECKS
 from hubbub.hub.conformance.journal import CHECKS
 from hubbub.hub.conformance.left_notes import LEFT_NOTE_CHECKS
+from hubbub.hub.conformance.members import members_of
 from hubbub.hub.conformance.placement import PLACEMENT_CHECKS
-from hubbub.hub.conformance.sharing import SHARING_CHECKS, members_of
+from hubbub.hub.conformance.removal import REMOVAL_CHECKS, SHARED_REMOVAL_CHECKS
+from hubbub.hub.conformance.sharing import SHARING_CHECKS
 from hubbub.hub.conformance.steps import A_RUN, commit_of, open_run, stamp
 from hubbub.hub.events import AgentStatus, CustomEvent
 from hubbub.hub.store.journal import Commit
@@ -17,13 +19,16 @@ from hubbub.hub.store.shared.memory import SharedMemory
 
 pytestmark = pytest.mark.anyio
 
-SUITE = SHARING_CHECKS + PLACEMENT_CHECKS + DECLARATION_CHECKS + LEFT_NOTE_CHECKS
+SUITE = (
+    SHARING_CHECKS + PLACEMENT_CHECKS + DECLARATION_CHECKS + LEFT_NOTE_CHECKS
+    + SHARED_REMOVAL_CHECKS
+)  # fmt: skip
 
 AWAY = pytest.mark.parametrize("seconds", [0.0, 0.01], ids=["a turn away", "ten milliseconds away"])
 
 
 @AWAY
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", CHECKS + REMOVAL_CHECKS, ids=lambda check: check.__name__)
 async def test_one_of_its_processes_conforms(check, seconds):
     await check(SharedPlace(seconds=seconds).journal)
 

@@ -34,12 +34,13 @@ async def roots_of(rt: Runtime) -> set[str]:
 
 
 async def rows_of(rt: Runtime, run_id: str) -> int:
-    """How many rows name a run, wherever they are."""
+    """How many rows name a run, wherever they are, but for the note that it has gone."""
 
     def look(reader: StoreReader) -> int:
         found: list[Any] = [row for row in reader.event_rows([run_id]) if row.lane != "hub"]
         found += [*reader.accepted(run_id), *reader.waiting(run_id), *reader.tree(run_id)]
-        found += [key for key, note in reader.notes().items() if run_id in key or run_id in note]
+        notes = {key: x for key, x in reader.notes().items() if not key.startswith("gone/")}
+        found += [key for key, note in notes.items() if run_id in key or run_id in note]
         return len(found)
 
     return await rt.hub.journal.inspect(look)
@@ -69,7 +70,7 @@ async def test_what_ended_long_ago_goes_and_all_else_stays(
         again = await rt.start("parent", "go", session_key="family")
         assert again.run_id != family.run_id
         await rt.hub.terminate(again.run_id)
-        if store != "memory":
+        if (tmp_path / "store").exists():
             names = {place.name for place in (tmp_path / "store" / "agents").iterdir()}
             assert chat.run_id in names and family.run_id not in names
     if store != "memory":

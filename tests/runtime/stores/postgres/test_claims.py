@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from support.postgres import Server
 
-from hubbub.hub.conformance.sharing import Member, members_of
+from hubbub.hub.conformance.members import Member, members_of
 from hubbub.hub.conformance.steps import A_RUN, open_run
 from hubbub.runtime.stores.postgres.intake import open_postgres_intake
 from hubbub.runtime.stores.postgres.lease import FREE

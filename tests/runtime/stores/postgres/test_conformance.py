@@ -12,7 +12,7 @@ import pytest
 from support.postgres import Server
 
 from hubbub.hub import conformance
-from hubbub.hub.conformance import CHECKS, Check
+from hubbub.hub.conformance import CHECKS, REMOVAL_CHECKS, Check
 from hubbub.runtime.stores.postgres.store import PostgresStore
 
 pytestmark = [pytest.mark.anyio]
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.anyio]
 
 @pytest.mark.long
 @pytest.mark.spec("X-01")
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", CHECKS + REMOVAL_CHECKS, ids=lambda check: check.__name__)
 async def test_postgres_conforms(check: Check, server: Server) -> None:
     address = server.dsn()
     await check(lambda: PostgresStore(address))

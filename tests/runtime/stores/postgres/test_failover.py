@@ -56,6 +56,12 @@ class Deaf:
     def crowded(self, count: object) -> None:
         pass
 
+    def passed(self, position: object) -> None:
+        pass
+
+    def removed(self, trees: object) -> None:
+        pass
+
 
 async def until(is_so: Any) -> None:
     with anyio.fail_after(30):

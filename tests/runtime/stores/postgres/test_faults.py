@@ -25,7 +25,7 @@ from hubbub.hub.conformance import (
     send,
     write,
 )
-from hubbub.hub.conformance.sharing import members_of
+from hubbub.hub.conformance.members import members_of
 from hubbub.hub.conformance.steps import stamp
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.events import AgentStatus, CustomEvent

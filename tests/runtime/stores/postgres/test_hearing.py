@@ -14,6 +14,7 @@ from support.postgres import Server
 
 from hubbub import AgentDefinition, Event, Hub, Runtime
 from hubbub.hub.events import CustomEvent
+from hubbub.hub.store.sharing import hear
 from hubbub.runtime.stores.postgres import tail as tail_module
 from hubbub.runtime.stores.postgres.hearing import Hearing
 from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
@@ -24,27 +25,28 @@ pytestmark = pytest.mark.anyio
 
 
 class Kept:
-    """A store's events by position, each of this process or of others, and who is told of them."""
+    """A store's events by position, each of this process or of others, or gone; and who is told of
+    them."""
 
     failure = ""
+    removals = 0
 
     def __init__(self) -> None:
-        self.own: list[bool] = []
+        self.own: list[bool | None] = []
         self.told: list[int] = []
+        self.tip = 0
         self.asked = 0
         self.is_notified = True
 
-    @property
-    def tip(self) -> int:
-        return len(self.told)
-
-    def page(self, after: int, until: int | None, version: int) -> Page:
+    def page(self, after: int, until: int | None, version: int, removals: int) -> Page:
         self.asked += 1
-        events: list[Event] = []
         limit = len(self.own) if until is None else until
-        while after + len(events) < limit and not self.own[after + len(events)]:
-            events.append(CustomEvent(name="x", at=after + len(events) + 1))
-        return Page(after, events, after + len(events), True, (), version)
+        own = next((at for at in range(after + 1, limit + 1) if self.own[at - 1]), limit + 1)
+        kept = [at for at in range(after + 1, own) if self.own[at - 1] is False]
+        events: list[tuple[int, Event]] = [(at, CustomEvent(name="x", at=at)) for at in kept]
+        reached = events[-1][0] if events else after
+        reached = limit if until is not None and own > limit else reached
+        return Page(after, events, reached, True, (), version, ())
 
     async def persist(self, do: Callable[[], Any]) -> Any:
         return await do()
@@ -53,13 +55,29 @@ class Kept:
         return ask()
 
     def heard(self, page: Page) -> None:
-        self.told += [event.at for event in page.events]
-        assert len(self.told) == page.position
+        assert page.after == self.tip
+        hear(self, page.after, page.events, page.position)  # type: ignore[arg-type]
+        assert self.tip == page.position
 
-    def tell_own(self) -> None:
-        """What follows is this process's own."""
-        while len(self.told) < len(self.own) and self.own[len(self.told)]:
-            self.told.append(len(self.told) + 1)
+    def heard_elsewhere(self, events: list[Event]) -> None:
+        for event in events:
+            self.tip += 1
+            assert event.at == self.tip
+            self.told.append(event.at)
+
+    def passed(self, position: int) -> None:
+        assert position > self.tip
+        self.tip = position
+
+    async def tell_own(self, hearing: Hearing) -> None:
+        """The next group of this process's own is told, behind what others wrote before it."""
+        ours = [at for at, own in enumerate(self.own, 1) if own and at > self.tip]
+        if not ours:
+            return
+        await hearing.hear(ours[0] - 1)
+        while self.tip < len(self.own) and self.own[self.tip]:
+            self.tip += 1
+            self.told.append(self.tip)
 
 
 @pytest.fixture
@@ -70,14 +88,14 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 def hearing_of(kept: Any) -> Hearing:
     made = Hearing.__new__(Hearing)
-    made._host = made._tail = made._tailing = kept
+    made._host = made._tail = made._tailing = made._share = kept
     made._version, made._is_waiting, made._unnotified_since = 0, False, None
     return made
 
 
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("write"), st.booleans()),
+        st.tuples(st.just("write"), st.sampled_from([True, False, None])),
         st.sampled_from([("read", None), ("tell", None), ("own", None), ("hear", None)]),
     ),
     min_size=10,
@@ -94,19 +112,20 @@ def test_whenever_a_page_is_read_each_position_is_told_once_and_in_order(
         hearing = hearing_of(kept)
         for what, is_own in steps:
             if what == "write":
-                kept.own.append(bool(is_own))
+                kept.own.append(is_own)
             elif what == "read":
-                found = kept.page(kept.tip, None, 0)
+                found = kept.page(kept.tip, None, 0, 0)
             elif what == "tell":
                 await hearing.hear(found=found)
             elif what == "own":
-                kept.tell_own()
+                await kept.tell_own(hearing)
             else:
                 await hearing.hear()
+        kept.own.append(False)
         while kept.tip < len(kept.own):
-            kept.tell_own()
+            await kept.tell_own(hearing)
             await hearing.hear()
-        assert kept.told == [*range(1, len(kept.own) + 1)]
+        assert kept.told == [at for at, own in enumerate(kept.own, 1) if own is not None]
 
     anyio.run(live)
 
@@ -115,7 +134,7 @@ async def test_a_page_that_was_read_is_not_read_again_and_an_old_one_is() -> Non
     kept = Kept()
     hearing = hearing_of(kept)
     kept.own = [False, False]
-    found = kept.page(0, None, 0)
+    found = kept.page(0, None, 0, 0)
     await hearing.hear(found=found)
     assert (kept.told, kept.asked) == ([1, 2], 1)
     kept.own.append(False)

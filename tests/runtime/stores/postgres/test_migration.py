@@ -21,7 +21,7 @@ from support.whole_stores import agents_in, told_by
 
 from hubbub import Message, Runtime
 from hubbub.__main__ import main
-from hubbub.hub.conformance.sharing import Member
+from hubbub.hub.conformance.members import Member
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.events import CustomEvent
 from hubbub.hub.ports import Ports

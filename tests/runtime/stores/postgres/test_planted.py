@@ -23,11 +23,8 @@ from support.postgres import Server
 from support.postgres_faults import Moment, faulty_connection
 
 from hubbub.hub.conformance import A_RUN, B_RUN, EVERYTHING, commit_of, identity, open_run, write
-from hubbub.hub.conformance.sharing import (
-    SHARING_CHECKS,
-    SharingCheck,
-    members_of,
-)
+from hubbub.hub.conformance.members import members_of
+from hubbub.hub.conformance.sharing import SHARING_CHECKS, SharingCheck
 from hubbub.hub.events import AgentStatus, CustomEvent
 from hubbub.hub.store.journal import Commit
 from hubbub.runtime.stores.postgres import hearing, lease, tail, trees, writer

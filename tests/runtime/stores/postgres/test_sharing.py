@@ -12,12 +12,16 @@ from hubbub.hub import events as e
 from hubbub.hub.conformance.declarations import DECLARATION_CHECKS
 from hubbub.hub.conformance.left_notes import LEFT_NOTE_CHECKS
 from hubbub.hub.conformance.placement import PLACEMENT_CHECKS
+from hubbub.hub.conformance.removal import SHARED_REMOVAL_CHECKS
 from hubbub.hub.conformance.sharing import SHARING_CHECKS, SharingCheck
 from hubbub.hub.delivery.asked_notes import LOST
 from hubbub.hub.errors import Closed
 from hubbub.runtime.stores.postgres.store import PostgresStore
 
-SUITE = SHARING_CHECKS + PLACEMENT_CHECKS + DECLARATION_CHECKS + LEFT_NOTE_CHECKS
+SUITE = (
+    SHARING_CHECKS + PLACEMENT_CHECKS + DECLARATION_CHECKS + LEFT_NOTE_CHECKS
+    + SHARED_REMOVAL_CHECKS
+)  # fmt: skip
 
 pytestmark = [pytest.mark.anyio, pytest.mark.long]
 

@@ -8,7 +8,7 @@ from support.agents import model_agent
 from support.postgres import Server
 
 from hubbub import AgentDefinition, Runtime
-from hubbub.hub.conformance.sharing import Member, members_of
+from hubbub.hub.conformance.members import Member, members_of
 from hubbub.hub.conformance.steps import A_RUN, B_RUN, open_run, read_all, send, write
 from hubbub.hub.events import AgentComplete, AgentStatus
 from hubbub.hub.message import session_message

@@ -1,0 +1,1 @@
+"""What goes from a schema beside processes at work, and how these hear of it (``removals.py``)."""
