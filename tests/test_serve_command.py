@@ -103,6 +103,10 @@ def test_of_two_runtimes_one_must_be_named(here: Path) -> None:
             ["--store", "postgresql://h/d", "--role", "worker"],
             "give MODULE:NAME, or leave",
         ),
+        (
+            ["--store", "postgresql://h/d", "--retention-ended", "30d"],
+            "nothing goes by this process; tell the workers",
+        ),
     ],
 )
 def test_what_cannot_be_served_is_one_line_and_nothing_is_opened(

@@ -120,6 +120,11 @@ def test_a_second_signal_leaves_at_once(here: Path) -> None:
         (["my_agents", "--store", "sqlite:postgresql://u:p@h/x"], 'expected "sqlite:PATH"'),
         (["my_desk:desk", "--capacity", "5"], "has settings of its own; leave --capacity out"),
         (["my_desk:desk", "--store", "memory"], "has a store of its own; leave --store out"),
+        (["my_agents", "--retention-ended", "soon"], "--retention-ended soon: expected how long"),
+        (["my_agents", "--retention-silent", "0s"], "--retention-silent 0s: expected how long"),
+        (["my_agents", "--retention-keep-last", "0"], "--retention-keep-last 0: expected a number"),
+        (["my_agents", "--retention-max-bytes", "0"], "--retention-max-bytes 0: expected how much"),
+        (["my_desk:desk", "--retention-ended", "1d"], "settings of its own; leave --retention-"),
         (["my_nowhere"], "there is no module"),
     ],
 )
@@ -151,6 +156,7 @@ def test_people_read_of_trees_and_of_the_way_to_the_store() -> None:
         log.warning("trees.lost", count=3)
         log.warning("store.waits", problem="the server is gone\x1b[2J", patience=60.0)
         log.info("store.back", place="there", waited=12.5)
+        log.info("retention.passed", trees=2, runs=3, events=1_200, silent=0, problems=0)
         log.info("schedule.fired", schedule="x")
         log.warning("run.suspected", run_id="r-1")
     words = [line.partition(" ")[2] for line in out]
@@ -159,6 +165,7 @@ def test_people_read_of_trees_and_of_the_way_to_the_store() -> None:
         "lost 3 trees: the lease was over, so others may drive them",
         "waiting for the store, for up to 60 s: the server is gone\\x1b[2J",
         "the store is back after 12.5 s",
+        "removed so far: 2 trees, 1,200 events; ended for silence: 0",
     ]  # fmt: skip
     assert err == ["run.suspected run_id='r-1'"]
 

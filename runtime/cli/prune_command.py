@@ -9,10 +9,10 @@ import msgspec
 from hubbub.hub.errors import OperatorError
 from hubbub.hub.events.moments import shown_moment
 from hubbub.hub.ports import Ports
-from hubbub.runtime.cli.printing import FAILED, Write, at_least, document, write_all
+from hubbub.runtime.cli.printing import FAILED, Write, document, write_all
 from hubbub.runtime.stores.open import DEFAULT_STORE, open_reader
-from hubbub.runtime.stores.retention.amounts import bytes_of, seconds_of
 from hubbub.runtime.stores.retention.retention import EndedTree, Retention
+from hubbub.runtime.stores.retention.typed import typed_retention
 from hubbub.runtime.text import printable
 
 if TYPE_CHECKING:
@@ -64,7 +64,9 @@ def prune_command(write: Write, notice: Write) -> Callable[..., int]:
 
         if dry_run and export is not None:
             raise OperatorError("--dry-run writes nothing; leave --export out, or --dry-run")
-        retention = _retention(ended, keep_last, max_bytes)
+        retention = typed_retention(ended=ended, keep_last=keep_last, max_bytes=max_bytes)
+        if retention is None:
+            raise OperatorError("what may go? give --ended 30d, --keep-last 100, --max-bytes 10GB")
         if dry_run:
             made = _found(store, retention, notice)
         else:
@@ -77,19 +79,6 @@ def prune_command(write: Write, notice: Write) -> Callable[..., int]:
         return FAILED if made.problems else 0
 
     return prune
-
-
-def _retention(ended: str | None, keep_last: int | None, max_bytes: str | None) -> Retention:
-    """What may go, as it was typed; raises ``OperatorError``."""
-    if keep_last is not None:
-        at_least(1, "--keep-last", keep_last)
-    if ended is None and keep_last is None and max_bytes is None:
-        raise OperatorError("what may go? give --ended 30d, --keep-last 100, --max-bytes 10GB")
-    return Retention(
-        ended=None if ended is None else seconds_of("--ended", ended),
-        keep_last=keep_last,
-        max_bytes=None if max_bytes is None else bytes_of("--max-bytes", max_bytes, bare=True),
-    )
 
 
 def _found(store: str, retention: Retention, tell: Write) -> "Pruned":

@@ -13,6 +13,7 @@ from hubbub.runtime.arguments import MAX_CAPACITY, Role
 from hubbub.runtime.cli.printing import at_least
 from hubbub.runtime.runtime import Runtime
 from hubbub.runtime.stores.open import DEFAULT_STORE, open_store, place_of_store
+from hubbub.runtime.stores.retention.retention import Retention
 
 if TYPE_CHECKING:
     from hubbub.runtime.loading.agents import LoadedAgents
@@ -29,6 +30,7 @@ class ProcessSettings(Struct, frozen=True, kw_only=True):
     capacity: int | None = None
     grace: float | None = None
     replace: bool | None = None
+    retention: Retention | None = None
 
 
 class NamedRuntime(Struct, frozen=True, kw_only=True):
@@ -74,25 +76,29 @@ def named_runtime(
             found.agents, found.prompts, found.tools, skills=found.skills, ports=ports,
             store=store, default_agent=found.agent.name, grace=grace, role=role,
             capacity=settings.capacity, replace_agents=bool(settings.replace),
+            retention=settings.retention,
         )  # fmt: skip
     elif role == "channel":
         if settings.replace:
             raise OperatorError("--replace: this process drives no agents; leave it out")
+        if settings.retention is not None:
+            raise OperatorError("--retention-…: nothing goes by this process; tell the workers")
         runtime = Runtime(ports=ports, store=store, grace=grace, role=role)
     else:
         from hubbub.runtime.cli.processes.served_demo import begin_served_demo, served_demo
 
         begin = begin_served_demo
         runtime = served_demo(
-            store, ports, capacity=settings.capacity, replace_agents=bool(settings.replace)
-        )
+            store, ports, capacity=settings.capacity, replace_agents=bool(settings.replace),
+            retention=settings.retention,
+        )  # fmt: skip
     place = text if text == "memory" else place_of_store(text)
     return NamedRuntime(runtime=runtime, begin=begin, name=name, place=place)
 
 
 _OPTIONS: Final = {
     "store": "--store", "role": "--role", "name": "--name", "capacity": "--capacity",
-    "grace": "--grace", "replace": "--replace",
+    "grace": "--grace", "replace": "--replace", "retention": "--retention-…",
 }  # fmt: skip
 
 

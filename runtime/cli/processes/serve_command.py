@@ -14,6 +14,7 @@ from hubbub.hub.hub import Hub
 from hubbub.hub.tasks.outermost import start_in
 from hubbub.runtime.arguments import Role
 from hubbub.runtime.cli.printing import FAILED, Backend, CommandScreen
+from hubbub.runtime.cli.processes.join_options import JoinOptions
 from hubbub.runtime.cli.processes.named_runtime import (
     NamedRuntime,
     ProcessSettings,
@@ -63,8 +64,7 @@ def serve_command(screen: CommandScreen, server: HubServer) -> Callable[..., int
         token: Annotated[str | None, Parameter(show_default=False)] = None,
         store: str | None = None,
         role: Role | None = None,
-        name: str = "",
-        replace: bool = False,
+        options: Annotated[JoinOptions, Parameter(name="*")] = JoinOptions(),  # noqa: B008
         backend: Backend = "asyncio",
     ) -> int:
         """Serve agents over HTTP: a page to watch and steer them, an API, OpenAI's endpoints.
@@ -95,16 +95,12 @@ def serve_command(screen: CommandScreen, server: HubServer) -> Callable[..., int
         role
             worker: it runs agents, too (with a module, and over a store that is its own).
             channel: other processes run them.
-        name
-            What hubbub workers calls it. Default: HOST:PROCESS.
-        replace
-            As for hubbub worker, where this runs agents: others at work may define them otherwise.
         backend
             The event loop: uvicorn serves on asyncio, anycorn on trio.
         """
         at = ServedAt(host, port, _token(token))
         server.check(at)
-        settings = ProcessSettings(store=store, role=role, name=name, replace=replace or None)
+        settings = options.settings(store, role)
         made = _made(module, settings)
         _allow_files()
         return screen.loop(partial(_serve, screen, server, made, at), backend)

@@ -15,6 +15,7 @@ from hubbub.runtime.demo.chat.agents import chat_agents
 from hubbub.runtime.demo.chat.model import offline_models
 from hubbub.runtime.demo.survey import Demo, Survey, own_documents, task_of
 from hubbub.runtime.runtime import Runtime
+from hubbub.runtime.stores.retention.retention import Retention
 
 __all__ = ["begin_served_demo", "served_demo"]
 
@@ -23,7 +24,12 @@ LATENCY: Final = 0.6
 
 
 def served_demo(
-    store: Store, ports: Ports, *, capacity: int | None = None, replace_agents: bool = False
+    store: Store,
+    ports: Ports,
+    *,
+    capacity: int | None = None,
+    replace_agents: bool = False,
+    retention: Retention | None = None,
 ) -> Runtime:
     """A runtime with the agents of the demos, not entered yet."""
     folder, wanted = own_documents()
@@ -40,6 +46,7 @@ def served_demo(
         grace=0,  # Nothing is lost: what is not done is done again.
         capacity=capacity,
         replace_agents=replace_agents,
+        retention=retention,
     )
     survey.runtime = runtime
     return runtime

@@ -20,6 +20,7 @@ from hubbub.hub.errors import OperatorError
 from hubbub.hub.store.sharing import sharing_of
 from hubbub.hub.tasks.outermost import start_in
 from hubbub.runtime.cli.printing import FAILED, INTERRUPTED, Backend, CommandScreen
+from hubbub.runtime.cli.processes.join_options import JoinOptions
 from hubbub.runtime.cli.processes.named_runtime import (
     NamedRuntime,
     ProcessSettings,
@@ -53,10 +54,9 @@ def worker_command(screen: CommandScreen) -> Callable[..., int]:
         /,
         *,
         store: str | None = None,
-        name: str = "",
         capacity: int | None = None,
         grace: float | None = None,
-        replace: bool = False,
+        options: Annotated[JoinOptions, Parameter(name="*")] = JoinOptions(),  # noqa: B008
         json: bool = False,
         until_input_ends: Annotated[bool, Parameter(show=False)] = False,
         backend: Backend = "asyncio",
@@ -79,14 +79,10 @@ def worker_command(screen: CommandScreen) -> Callable[..., int]:
         store
             What keeps the runs: postgresql://… for several workers, or sqlite:FOLDER for this one
             alone (default: sqlite:.hubbub).
-        name
-            What hubbub workers calls it. Default: HOST:PROCESS. No two at work have the same.
         capacity
             How many trees it takes, at most. Default: its share of all.
         grace
             Seconds that steps under way have to end when it is left. Default: 8.
-        replace
-            Join beside workers with other definitions of its agents: for a rolling deploy.
         json
             Print JSON lines instead: time, event, level, and what belongs to the event.
         until_input_ends
@@ -94,9 +90,7 @@ def worker_command(screen: CommandScreen) -> Callable[..., int]:
         backend
             The event loop.
         """
-        settings = ProcessSettings(
-            store=store, name=name, capacity=capacity, grace=grace, replace=replace or None
-        )
+        settings = options.settings(store, capacity=capacity, grace=grace)
         made = _made(module, settings)
         worker_log = WorkerLog(screen, made.runtime.ports.clock, as_json=json)
         work = _Work(made, screen, worker_log, until_input_ends=until_input_ends)

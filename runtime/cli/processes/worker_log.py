@@ -32,6 +32,10 @@ SAID: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
         f"waiting for the store, for up to {fields['patience']:g} s: {fields['problem']}"
     ),
     "store.back": lambda fields: f"the store is back after {fields['waited']:g} s",
+    "retention.passed": lambda fields: (
+        f"removed so far: {_trees({'count': fields['trees']})}, {fields['events']:,} events; "
+        f"ended for silence: {fields['silent']:,}"
+    ),
     "store.failed": lambda fields: f"the store has failed: {fields['problem']}",
 }
 """What is logged that people want to see of a worker, in words."""
