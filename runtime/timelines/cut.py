@@ -115,7 +115,8 @@ def _last_open(store: StoreReader, run_id: str) -> int:
         is_end = thread.phase == "ended" or thread.closing or thread.terminated is not None
         if is_end or isinstance(event, e.AgentFailed):
             break
-        last = event.seq
+        if not isinstance(event, e.AgentStart):  # One that never began has started for its end.
+            last = event.seq
     return last
 
 

@@ -343,7 +343,7 @@ def lived(world: Drawn) -> History:
         for run_id in dict.fromkeys(x.run_id for x in live.history.sent if x.verb in _BEGINS):
             await live.say(run_id, spoken(LAST_QUESTION, [["say"]]), user="last")
         await live.settle(SETTLE)
-        if world.is_aging:
+        if world.is_aging or world.forks:
             await own.aging.rest(live)
         live.history.is_settled = True
         check_store(live)

@@ -4,7 +4,6 @@ Each is a context manager that changes one place, as somebody might have written
 else.  ``PLANTED`` has them by name; ``WORLDS`` says how many it may take to find each.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Final, TypeAlias
@@ -37,8 +36,7 @@ from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.runs.model_run import ModelRun
 from hubbub.runtime.schedules.scheduler import _Served
 from hubbub.runtime.spending.accounts import TreeAccounts
-from hubbub.runtime.stores.retention.pruning import _Pruning
-from hubbub.runtime.stores.retention.trees import ended_page
+from hubbub.runtime.stores.retention.trees import ended_page, last_trees
 from hubbub.runtime.stores.sql.rows import StoredRows
 from hubbub.runtime.supervision.loader import Loader
 from hubbub.runtime.supervision.ready import ReadyRuns
@@ -478,13 +476,22 @@ def taken_from_the_living() -> Iterator[None]:
 @contextmanager
 def last_counted_with_the_living() -> Iterator[None]:
     """What lives counts among the trees that ended last."""
-    with patch("hubbub.runtime.removal.passes.first_of_last", _without_looking):
+
+    class Unliving:
+        def __init__(self, store: StoreReader) -> None:
+            self._store = store
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._store, name)
+
+        def tree(self, root: str, *, live: bool = False) -> Any:
+            return () if live else self._store.tree(root)
+
+    def without_looking(store: StoreReader, *args: Any, **options: Any) -> Any:
+        return last_trees(Unliving(store), *args, **options)  # type: ignore[arg-type]
+
+    with patch("hubbub.runtime.removal.passes.last_trees", without_looking):
         yield
-
-
-def _without_looking(store: StoreReader, before: int, count: int, seen: Any = frozenset()) -> Any:
-    ends = store.ends(count, before=before)
-    return (ends[-1].position if len(ends) == count else 0), 0, {*seen}
 
 
 @contextmanager
@@ -504,28 +511,6 @@ def silence_of_the_root() -> Iterator[None]:
 def hole_untold() -> Iterator[None]:
     """A reader that is behind learns nothing of what goes before it has read it."""
     with patch.object(EventStream, "removed", lambda *_: None):
-        yield
-
-
-@contextmanager
-def content_of_others_removed() -> Iterator[None]:
-    """With a tree that is pruned its contents go, whoever else names them."""
-    forget = _Pruning._forget
-    named: set[str] = set()
-
-    def note_and_forget(pruning: _Pruning, tree: Any) -> None:
-        for row in pruning._intake.reader.event_rows(tree.run_ids):
-            named.update(found.decode() for found in re.findall(rb"[0-9a-f]{64}", row.body))
-        forget(pruning, tree)
-
-    def drop(pruning: _Pruning) -> None:
-        pruning.contents = pruning._intake.drop_contents(sorted(named))
-        named.clear()
-
-    with (
-        patch.object(_Pruning, "_forget", note_and_forget),
-        patch.object(_Pruning, "_drop_contents", drop),
-    ):
         yield
 
 
@@ -609,7 +594,6 @@ PLANTED: Final[Mapping[str, Plant]] = {
         last_counted_with_the_living,
         silence_of_the_root,
         hole_untold,
-        content_of_others_removed,
         content_left_with_the_old,
         keys_not_forked,
         children_report_to_the_old,
@@ -620,6 +604,9 @@ PLANTED: Final[Mapping[str, Plant]] = {
 WORLDS: Final[Mapping[str, int]] = {
     **dict.fromkeys(PLANTED, 30),
     "cascade_missed": 60,
+    "taken_from_the_living": 60,
+    "hole_untold": 60,
+    "last_counted_with_the_living": 120,
     "ends_wait_for_room": 120,
     "value_kept_in_memory": 90,
     "scoped_value_inherited": 120,

