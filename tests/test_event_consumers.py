@@ -342,6 +342,7 @@ NARROW: Final = {
     "runtime/stores/exchange/lanes.py": "checks every type of the catalogue; some more closely",
     "runtime/stores/folders/repaired.py": "asks what a run took and which relatives it lacks",
     "runtime/timelines/cut.py": "asks what was sent, what closes a run, and what belongs together",
+    "runtime/timelines/run_diff.py": "leaves out what a process did with a run, and adds up steps",
     "runtime/timelines/fork.py": "changes what names its root, and ends what is over with the cut",
     "runtime/spending/accounts.py": "counts calls and time at work, and looks for limits",
     "runtime/runs/model_run.py": "lets a tool emit what is not the runtime's own to write",

@@ -18,7 +18,7 @@ Rules
   one holds was said: a run whose context only grows does not write it again and again.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Final
 
@@ -31,8 +31,7 @@ from hubbub.hub.errors import BadValue
 from hubbub.hub.events import AgentBase, ContentPart, Event
 
 __all__ = [
-    "VERSION", "base_behind_gap", "base_of", "begun_at", "is_due", "marked", "thread_of",
-    "with_thread",
+    "VERSION", "base_behind_gap", "base_of", "begun_at", "changed", "is_due", "marked", "thread_of",
 ]  # fmt: skip
 
 VERSION: Final = 1
@@ -79,11 +78,15 @@ def base_of(thread: Thread, worked: int = 0) -> AgentBase | None:
 
 def thread_of(base: AgentBase) -> Thread:
     """What a run had come to with its base.  Raises ``BadValue`` for one that cannot be read."""
+    return marked(_read(base), base)
+
+
+def _read(base: AgentBase) -> Thread:
     if base.version != VERSION:
         what = f"its base is of version {base.version}, this hubbub reads {VERSION}; upgrade it"
         raise BadValue(f"run {base.run_id}", what)
     try:
-        return marked(_decoder().decode(base.thread_json), base)
+        return _decoder().decode(base.thread_json)
     except (msgspec.DecodeError, ValueError) as error:
         what = f"its base cannot be read ({error}); see fsck"
         raise BadValue(f"run {base.run_id}", what) from error
@@ -95,8 +98,10 @@ def marked(thread: Thread, base: AgentBase) -> Thread:
     return replace(thread, based=(base.turn, _said(thread) + held // SHARE))
 
 
-def with_thread(base: AgentBase, thread: Thread) -> AgentBase:
-    """The base of a run as another one's, with a state that names that."""
+def changed(base: AgentBase, change: Callable[[Thread], Thread]) -> AgentBase:
+    """The base of a run as another one's, with a state that says so.  Raises ``BadValue`` for one
+    that cannot be read."""
+    thread = change(_read(base))
     children = tuple([child.run_id for child in thread.family.children])
     text = msgspec.Raw(_ENCODER.encode(thread))
     return replace(base, version=VERSION, thread_json=text, children=children)

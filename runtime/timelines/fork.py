@@ -27,7 +27,7 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hubbub.agents.state.bases import thread_of, with_thread
+from hubbub.agents.state.bases import changed as changed_base
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.prompts import WITHDRAWN, ends_of
 from hubbub.agents.state.thread import Thread
@@ -150,12 +150,12 @@ class _Renamed:
             changed["items"] = tuple([self._in_fields(item) for item in event.items])
         event = replace(event, **changed) if changed else event
         if isinstance(event, e.AgentBase):
-            return self._in_base(event)  # type: ignore[return-value]
+            return changed_base(event, self._in_thread)  # type: ignore[return-value]
         return event
 
-    def _in_base(self, base: e.AgentBase) -> e.AgentBase:
-        """A base whose state names runs by ids that somebody has chosen."""
-        thread, new = thread_of(base), self._given.get
+    def _in_thread(self, thread: Thread) -> Thread:
+        """The state of a base that names runs by ids that somebody has chosen."""
+        new = self._given.get
         origin, family = thread.origin, thread.family
         parent = origin.parent_run_id
         origin = replace(
@@ -165,7 +165,7 @@ class _Renamed:
         )  # fmt: skip
         children = [replace(x, run_id=new(x.run_id, x.run_id)) for x in family.children]
         family = replace(family, children=tuple(children)) if children else family
-        return with_thread(base, replace(thread, origin=origin, family=family))
+        return replace(thread, origin=origin, family=family)
 
 
 def _placed(event: _E, given: ForkedAs, *, began: bool) -> _E:
@@ -185,15 +185,18 @@ def _placed(event: _E, given: ForkedAs, *, began: bool) -> _E:
                 event, session_key=given.session_key, name="", correlation_id="", once=once
             )
         case e.AgentBase():
-            thread = thread_of(event)
-            origin = replace(thread.origin, name="", is_conversation=True)
-            thread = replace(thread, once=False, origin=origin)
-            return with_thread(event, thread)  # type: ignore[return-value]
+            return changed_base(event, _begun_anew)  # type: ignore[return-value]
         case e.SessionTaken():
             items = tuple([_placed(item, given, began=began) for item in event.items])
             return replace(event, items=items)
         case _:
             return event
+
+
+def _begun_anew(thread: Thread) -> Thread:
+    """The state of a root that is a conversation of its own."""
+    origin = replace(thread.origin, name="", is_conversation=True)
+    return replace(thread, once=False, origin=origin)
 
 
 def _begun_as(opened: e.SessionOpen, given: ForkedAs) -> e.SessionOpen:

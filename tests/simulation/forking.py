@@ -230,7 +230,11 @@ def _facts(event: Event, is_root: bool, names: Mapping[str, str]) -> Any:
     text = encode_event(event).decode()
     for old, new in names.items():
         text = text.replace(old, new)
-    return json.decode(text)
+    facts = json.decode(text)
+    if is_root and isinstance(event, e.AgentBase):  # It says, too, how its run was opened.
+        facts["thread"].pop("origin")
+        facts["thread"].pop("once", None)
+    return facts
 
 
 def apart(history: History) -> Iterator[str]:
