@@ -18,7 +18,7 @@ ended, as its ``Retention`` says.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -65,6 +65,10 @@ T = TypeVar("T")
 
 MAX_TOLD: Final = 1_000
 """Trees that cannot go of which is remembered that they were told."""
+
+TOGETHER: Final = 2_000
+"""Events of trees that are on their way out at once, each tree in its own commit: a store that is
+busy writes all in one transaction, as what runs say.  Of a tree that has more, it alone is."""
 
 LAST: Final = 1 << 62
 
@@ -220,6 +224,7 @@ class RetentionPasses:
             page = await self._look(partial(ended_page, after=after, old=old, now=now))
             after, is_over = page.after, page.is_over or page.after >= first
             behind = after if retention.most is not None else 0
+            going: list[EndedTree] = []
             for root, problem in page.problems:
                 self._keep(problem, root)
             for position, tree in page.trees:
@@ -228,10 +233,16 @@ class RetentionPasses:
                 await self._let_go_of(imported, tree.ended_at, last, now)
                 is_last = position >= first
                 if goes(tree, retention, now, self._measured.size, is_last=is_last):
-                    await self._remove(tree)
+                    going.append(tree)
+                    # Whether the next one goes may depend on how much is left.
+                    size = sum(each.events for each in going)
+                    if size >= TOGETHER or retention.most is not None:
+                        await self._remove(going)
+                        going.clear()
                 elif not is_last and tree.ended_at <= now and position <= behind:
                     is_over = True  # There is room, and all that follow are younger.
                     break
+            await self._remove(going)
         await self._let_go_of(imported, LAST, last, now)
 
     async def _let_go_of(
@@ -244,7 +255,7 @@ class RetentionPasses:
             if (
                 goes(tree, self._retention, now, self._measured.size, is_last=is_last)
                 and not await self._look(partial(has_last_event, tree=tree))
-                and await self._remove(tree)
+                and await self._remove([tree])
             ):
                 self._imported.trees.remove(tree)
 
@@ -262,43 +273,63 @@ class RetentionPasses:
         last = imported[-found.left :] if found.left else []
         return found.first, {tree.root_run_id for tree in last}
 
-    async def _remove(self, tree: EndedTree) -> bool:
-        """Have a tree go; whether it has."""
-        if tree.root_run_id in self._told:
-            return False
-        run_ids = tree.run_ids
-        try:
-            size = 0
-            if self._retention.most is not None:
-                size = await self._measured.size_of(self._look, run_ids)
-            await self._store.put_by(run_ids)
-        except OSError as error:
-            self._keep(f"{error.filename}: {error.strerror}; make it removable", tree.root_run_id)
-            return False
-        except HubbubError as error:
-            self._keep(str(error), tree.root_run_id)
-            return False
-        last, notes = await self._look(partial(what_goes_with, run_ids=run_ids))
-        if last > await self._turn.heard_by_all():
-            return False  # The next pass finds it again.
-        if not self._turn.is_shared:  # Else the store tells everybody.
-            # Before it goes: who is behind reads a page at a time, and may be at it.
-            self._hub.dispatcher.removed(tree.root_run_id, run_ids, last)
-        commit = Commit(gone=run_ids, notes=dict.fromkeys(notes, ""), about=tree.root_run_id)
-        commit.notes_expect = self._turn.expected
-        await self._commit(commit)
-        if commit.error:
-            if commit.error != "conflict" and not self._journal.failure:
+    async def _remove(self, trees: Sequence[EndedTree]) -> Collection[str]:
+        """Have trees go, each in a commit of its own; the roots of those that have."""
+        trees = [tree for tree in trees if tree.root_run_id not in self._told]
+        sizes = {}
+        for tree in trees if self._retention.most is not None else ():
+            size = await self._measured.size_of(self._look, tree.run_ids)
+            sizes[tree.root_run_id] = size
+        trees = await self._put_by(trees)
+        if not trees:
+            return ()
+        found = await self._look(
+            lambda store: [what_goes_with(store, tree.run_ids) for tree in trees]
+        )
+        heard = await self._turn.heard_by_all()
+        under_way = []
+        for tree, (last, notes) in zip(trees, found, strict=True):
+            if last > heard:
+                continue  # The next pass finds it again.
+            run_ids = tree.run_ids
+            if not self._turn.is_shared:  # Else the store tells everybody.
+                # Before it goes: who is behind reads a page at a time, and may be at it.
+                self._hub.dispatcher.removed(tree.root_run_id, run_ids, last)
+            commit = Commit(gone=run_ids, notes=dict.fromkeys(notes, ""), about=tree.root_run_id)
+            commit.notes_expect = self._turn.expected
+            under_way.append((tree, commit, self._submit(commit)))
+        gone = []
+        for tree, commit, done in under_way:
+            await done.wait()
+            if not commit.error:
+                self._has_gone(tree, sizes.get(tree.root_run_id, 0))
+                gone.append(tree.root_run_id)
+            elif commit.error != "conflict" and not self._journal.failure:
                 self._keep(commit.error, tree.root_run_id)
-            return False
-        for run_id in run_ids:
+        return gone
+
+    async def _put_by(self, trees: Sequence[EndedTree]) -> Sequence[EndedTree]:
+        """Have the folders of trees removed; those of which they are."""
+        try:
+            await self._store.put_by([run_id for tree in trees for run_id in tree.run_ids])
+        except (OSError, HubbubError) as error:
+            if len(trees) > 1:  # Which of them it is shows one by one.
+                return [each for tree in trees for each in await self._put_by([tree])]
+            words = str(error)
+            if isinstance(error, OSError):
+                words = f"{error.filename}: {error.strerror}; make it removable"
+            self._keep(words, trees[0].root_run_id)
+            return ()
+        return trees
+
+    def _has_gone(self, tree: EndedTree, size: int) -> None:
+        for run_id in tree.run_ids:
             self._hub.addressing.run_ended(run_id)
         self._hub.ports.blobs.drop(tree.root_run_id)
-        self._measured.gone(run_ids, size)
+        self._measured.gone(tree.run_ids, size)
         removed = self.removed
-        removed.trees, removed.runs = removed.trees + 1, removed.runs + len(run_ids)
+        removed.trees, removed.runs = removed.trees + 1, removed.runs + len(tree.run_ids)
         removed.events += tree.events
-        return True
 
     async def _drop_contents(self) -> None:
         """Have contents go that no tree names any more."""
@@ -313,10 +344,14 @@ class RetentionPasses:
                 self._keep(problem)
 
     async def _commit(self, commit: Commit) -> None:
+        await self._submit(commit).wait()
+
+    def _submit(self, commit: Commit) -> anyio.Event:
+        """Have a commit written; what is set when it is, or is refused."""
         done = anyio.Event()
         commit.after = lambda _: done.set()
         self._hub.pipeline.submit(commit)
-        await done.wait()
+        return done
 
     def _keep(self, problem: str, root: str = "") -> None:
         """A tree, or a content, stays although it should go: say so, once."""

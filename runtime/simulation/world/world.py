@@ -13,7 +13,7 @@ store are the real ones.  Time is virtual, ids come from the seed, and nothing r
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
 import anyio
 
@@ -47,7 +47,7 @@ from hubbub.runtime.simulation.story.fields import check_amount, check_whole
 from hubbub.runtime.simulation.story.history import Asked, History, Sent, StoreName, Verb
 from hubbub.runtime.simulation.story.logbook import Logbook
 from hubbub.runtime.simulation.story.setup import Setup
-from hubbub.runtime.simulation.world.forks import fork
+from hubbub.runtime.simulation.world.forks import ForkChanges, fork
 from hubbub.runtime.simulation.world.process import DyingModel, Process
 from hubbub.runtime.simulation.world.processes import Processes
 from hubbub.runtime.simulation.world.reading import (
@@ -257,16 +257,17 @@ class World:
         return (await self._act(sent, act)).run_id
 
     async def fork(
-        self, run_id: str, seq: int | None = None, *, user: str = "user", **changes: Any
-    ) -> str:
+        self, run_id: str, seq: int | None = None, *, user: str = "user",
+        **changes: Unpack[ForkChanges],
+    ) -> str:  # fmt: skip
         """Have a new run go on from record ``seq`` of a root (``Runtime.fork``).
 
         Returns its id, also when the process has died and nobody knows whether the run is there;
         empty where it was refused (``history.forks`` says why).
         """
         check_names(run_id=run_id, user=user)
-        given = run_id, seq, changes, user
-        return await fork(self._processes, self.history, self._write, *given)
+        given = self._processes, self.history, self._write
+        return await fork(*given, run_id, seq, changes, user)
 
     async def say(self, to: str, text: str, *, user: str = "user", key: str = "") -> Receipt:
         """Say something to a run, or to the conversation of a session key that was opened.

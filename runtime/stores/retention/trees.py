@@ -25,7 +25,7 @@ __all__ = [
 
 P = TypeVar("P")
 
-PAGE: Final = 20
+PAGE: Final = 100
 """Trees that are looked at together."""
 
 EVENTS: Final = 2_000

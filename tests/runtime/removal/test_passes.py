@@ -19,7 +19,7 @@ from hubbub.hub.store.reader import StoreReader
 from hubbub.runtime.cli.text import process_lines
 from hubbub.runtime.inspection.at_work import list_processes
 from hubbub.runtime.models.scripted import ScriptedModel, call
-from hubbub.runtime.stores.open import open_reader
+from hubbub.runtime.stores.open import open_reader, sqlite_store
 
 pytestmark = pytest.mark.anyio
 
@@ -82,6 +82,29 @@ async def test_the_last_that_ended_stay_however_old_they_are(store: str, ports: 
         runs = [(await rt.run("bot", f"number {number}")).run_id for number in range(70)]
         await anyio.sleep(DAY)
         assert await roots_of(rt) == {*runs[-3:]}
+
+
+async def test_many_small_trees_go_in_few_transactions(tmp_path: Path, ports: Ports) -> None:
+    """Each in its commit: a busy store has them go as fast as others come."""
+    store = sqlite_store(tmp_path / "store", ports=ports)
+    async with Runtime(agents(), store=store, ports=ports, retention=Retention(ended="2d")) as rt:
+        for number in range(90):
+            await rt.run("bot", f"number {number}")
+        chat = await rt.start("bot", "hello", session_key="chat")
+        await chat.result()
+        await anyio.sleep(1.9 * DAY)
+        assert len(await roots_of(rt)) == 91
+        apply, batches = store._writer.apply, 0
+
+        def counted(batch: Any) -> Any:
+            nonlocal batches
+            batches += 1
+            return apply(batch)
+
+        store._writer.apply = counted  # type: ignore[method-assign]
+        await anyio.sleep(DAY / 2)
+        assert await roots_of(rt) == {chat.run_id}
+        assert batches < 20
 
 
 async def test_beyond_a_size_the_oldest_go(store: str, ports: Ports) -> None:
