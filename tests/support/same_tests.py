@@ -59,6 +59,7 @@ BESIDE: Final = "it reads the folders of agents in agents/, which follow a store
 
 COPIED: Final = "a database is copied by its own means, and a backup says so"
 COPIES: Final = "it goes on with an older copy of the folder"
+CLAIMED: Final = "what is only to end is claimed in the server's time: test_unknown_agents"
 SEVERAL: Final = "another process on the store may know the agent: nothing is refused"
 
 CONTENTS: Final = "contents of files go from a database at rest alone"
@@ -110,7 +111,7 @@ ELSEWHERE: Final = {
     "test_it_is_the_same_over_the_disk": SEVERAL,
     "test_it_outlives_a_restart_and_stands_in_what_people_read": BESIDE,
     "test_no_second_agent_of_a_descriptor_comes_in_from_outside": BESIDE,
-    "test_one_whose_agent_is_gone_is_ended_all_the_same": SEVERAL,
+    "test_one_whose_agent_is_gone_is_ended_all_the_same": CLAIMED,
     "test_of_two_folders_with_one_key_the_one_heard_from_last_is_adopted": BESIDE,
     "test_one_damaged_folder_is_reported_the_others_load_and_a_repair_brings_it_back": BESIDE,
     "test_schedules_find_their_agents_again_without_the_database": BESIDE,

@@ -2,8 +2,8 @@
 
     1  BEGIN, the head (locked: groups of all processes come one by one), the worker's row (fence),
        whose the trees are, everything that the batch needs
-       the ledger decides
-    2  events, rows, what waits, keys, notes, contents, secrets, trees, the head, COMMIT
+       the ledger decides; contents that accepted items bring are written at once
+    2  events, rows, what waits, keys, notes, secrets, trees, the head, COMMIT
 
 Where the connection is lost once the second message is on its way, it is in doubt whether the
 batch was committed: the number of the group in the worker's row answers that.
@@ -160,7 +160,7 @@ class PostgresWriter(LedgerWriter):
             self._send(changes)
             self._trees.send()
             self._send_needs()
-            self._send_beside(batch)
+            self._send_secrets(batch)
             self._send_head(changes)
             # From here on the server may have it, and nobody may hear of that.
             self._in_doubt = (self._lease.worker, self._lease.group, group)
@@ -208,6 +208,7 @@ class PostgresWriter(LedgerWriter):
                     commit.error = "conflict"
                     return None
         self._ledger.apply(commit)
+        self._keep_contents(commit)
         own = () if lease.drains else self._share.opens(commit)
         return self._trees.applied(commit, lease.worker, own)
 
@@ -266,16 +267,17 @@ class PostgresWriter(LedgerWriter):
             self._db.execute(_PUT_NEEDS, (list(self._needs), list(self._needs.values())))
             self._needs = {}
 
-    def _send_beside(self, batch: Sequence[Operation]) -> None:
-        """Contents that accepted items name, and values of secrets."""
+    def _keep_contents(self, commit: Commit) -> None:
+        """Contents that accepted items bring: what comes next may name them."""
+        for delivery in commit.deliveries:
+            if delivery.contents and delivery.outcome == "accepted":
+                for digest, content in delivery.contents.items():
+                    self._db.execute(PUT_CONTENT, (digest, bytes(content)))
+
+    def _send_secrets(self, batch: Sequence[Operation]) -> None:
         for operation in batch:
             if isinstance(operation, SecretChange):
                 self._send_secret(operation)
-                continue
-            for delivery in operation.deliveries:
-                if delivery.contents and delivery.outcome == "accepted":
-                    for digest, content in delivery.contents.items():
-                        self._db.execute(PUT_CONTENT, (digest, bytes(content)))
 
     def _send_secret(self, change: SecretChange) -> None:
         if change.value is None:
