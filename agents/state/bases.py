@@ -13,7 +13,8 @@ Rules
 * One of a later version cannot be read: its run is left alone, as any that cannot be.
 * It is written where a run rests (``is_due``): nothing is under way, asked or waited for, so that
   nobody has to look into the past when the run goes on.
-* Runs with takeover frames write none, nor frames: their conversation is told by all of them.
+* Runs that have had takeover frames write none, nor frames: their conversation is told by all of
+  them, those that have ended too.
 * The next one is worth it after as many turns as are to be kept, and once a share of what the last
   one holds was said: a run whose context only grows does not write it again and again.
 """
@@ -54,7 +55,7 @@ def is_due(thread: Thread, keep_turns: int) -> bool:
         and thread.terminated is None
         and not thread.origin.frame
         and not (thread.family.deferred or thread.family.undecided or thread.family.holds)
-        and not any(child.takeover for child in thread.family.children)
+        and not thread.family.has_lent
     )
 
 

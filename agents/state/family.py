@@ -128,6 +128,8 @@ class Family(Struct, frozen=True, gc=False):
     booted: tuple[str, ...] = ()
     undecided: tuple[str, ...] = ()
     """Children whose results wait for the end of the calls that have started them."""
+    has_lent: bool = False
+    """Whether any child, one that has ended or not, has had the conversation."""
 
     @property
     def holds(self) -> bool:
@@ -167,7 +169,8 @@ def with_child(family: Family, event: e.AgentChild) -> Family:
             reports=event.reports, takeover=event.takeover, result=event.result,
             call=event.call_id if event.result == "call" else "",
         )  # fmt: skip
-        family = replace(family, children=(*family.children, child))
+        has_lent = family.has_lent or child.takeover
+        family = replace(family, children=(*family.children, child), has_lent=has_lent)
         if child.is_undecided:
             family = replace(family, undecided=(*family.undecided, child.run_id))
     if event.immediate:
