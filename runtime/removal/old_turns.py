@@ -19,7 +19,7 @@ from typing import Final
 from msgspec import Struct
 
 from hubbub.hub.errors import HubbubError
-from hubbub.hub.events import AgentBase
+from hubbub.hub.events import AgentBase, SessionPush
 from hubbub.hub.hub import Hub
 from hubbub.hub.store.journal import Commit, Cut
 from hubbub.hub.store.reader import StoreReader, decoded
@@ -87,12 +87,15 @@ def _bases_after(store: StoreReader, after: int) -> list[tuple[int, str]]:
 
 
 def _due(store: StoreReader, run_id: str, keep: int, counted: int) -> _Due | None:
-    """What may go of a run; ``None`` for nothing, of one that cannot be read, and of one that has
-    ended, which goes as a whole."""
+    """What may go of a run; ``None`` for nothing, of one that cannot be read, of one that has
+    ended, which goes as a whole, and of one in which an agent has taken over since its bases:
+    that conversation is told by all turns."""
     row = store.row(run_id)
     if row is None or row.status == "ended":
         return None
     try:
+        if store.latest(run_id, (SessionPush.type,)) is not None:
+            return None
         bases = [
             (each.position, base)
             for each in store.bases(run_id)

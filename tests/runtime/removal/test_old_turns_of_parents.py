@@ -122,8 +122,9 @@ async def test_a_child_alone_comes_back_below_a_parent_that_was_cut(
     assert await parents(f"sqlite:{other}", ports) == [None, run_id]
 
 
+@pytest.mark.parametrize("before", [0, TURNS])
 async def test_a_conversation_that_was_taken_over_keeps_all_turns_when_it_is_given_back(
-    tmp_path: Path, ports: Ports
+    before: int, tmp_path: Path, ports: Ports
 ) -> None:
     def main_agent(request: ModelRequest) -> ModelReply:
         last = request.messages[-1]
@@ -136,9 +137,9 @@ async def test_a_conversation_that_was_taken_over_keeps_all_turns_when_it_is_giv
         model=FunctionModel(lambda _: reply("", call("complete", result="known"))),
     )  # fmt: skip
     bot = Agent("bot", "You serve.", model=FunctionModel(main_agent), agents=["expert"])
-    store = f"sqlite:{tmp_path / 'store'}"
+    store, numbers = f"sqlite:{tmp_path / 'store'}", list(map(str, range(TURNS)))
     async with Runtime([bot, expert], store=store, ports=ports, retention=KEPT) as rt:
-        for text in ("the expert", *map(str, range(TURNS))):
+        for text in (*numbers[:before], "the expert", *numbers[before:]):
             run = await rt.start("bot", text, session_key="chat")
             assert (await run.result()).output == "done"
         await anyio.sleep(120)
