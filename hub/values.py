@@ -33,6 +33,7 @@ __all__ = [
     "check_grace",
     "check_options",
     "check_seconds",
+    "check_seq",
     "decode_hook",
     "decode_value",
     "encode_given",
@@ -288,6 +289,12 @@ def _said_of(path: str, kind: Any, value: Any) -> str:
     found = repr(value) if value.__class__ is kind else type(value).__name__
     name = path.lstrip(".")
     return f"{f'its {name}' if name else 'it'} must be {article} {wanted}, not {found}"
+
+
+def check_seq(seq: object) -> None:
+    """Raise ``BadValue`` for what is no number of a record, and not ``None``."""
+    if seq is not None and (not isinstance(seq, int) or seq is True):
+        raise BadValue("seq", f"expected the number of a record, not {kind_of(seq)}")
 
 
 def check_counts(least: int, /, **counts: object) -> None:

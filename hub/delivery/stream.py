@@ -20,7 +20,7 @@ from hubbub.hub.errors import EventsMissed, StoreFailed
 from hubbub.hub.events import Event, HubGap, SessionMessage
 from hubbub.hub.events.codec import event_as
 from hubbub.hub.home_loop import running_loop
-from hubbub.hub.store.cursor import cursor_at, cursor_of, may_bring_more, place
+from hubbub.hub.store.cursor import START, cursor_at, cursor_of, is_cut, may_bring_more, place
 from hubbub.hub.store.journal import Selection
 from hubbub.hub.tasks.waiter import Waiter, wake
 
@@ -409,12 +409,14 @@ class EventStream(Generic[E]):
         """Take one page; go live when there is none left.  Returns a gap for a lost place, and for
         what was removed before it was read; that comes before the page."""
         if self._after is not None:
-            found = await place(self._dispatcher.journal, self._after)
+            journal, after = self._dispatcher.journal, self._after
+            found = await place(journal, after)
+            cut = found and after != START and await is_cut(journal, self._selection, found)
             self._after = None  # Not before: a reader that is cancelled here begins again.
+            self._start = self._position = found or 0
             if found is None:
-                self._start = self._position = 0
                 return self._gap(reason="unknown cursor")
-            self._start = self._position = found
+            self._removed = bool(cut)
         until = self._dispatcher.dispatched
         events, reached = await self._dispatcher.journal.read(
             self._selection, after=self._position, until=until, limit=PAGE

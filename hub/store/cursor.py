@@ -6,17 +6,23 @@ by its identity or a bare position.
 
 from typing import Final
 
+from msgspec import structs
+
 from hubbub.hub.errors import BadValue
-from hubbub.hub.events import Event
+from hubbub.hub.events import AgentBase, Event
 from hubbub.hub.store.journal import Journal, Selection
 
 __all__ = [
-    "START", "cursor_at", "cursor_behind", "cursor_of", "may_bring_more", "place", "read_all",
-    "seq_of",
+    "REMOVED", "START", "cursor_at", "cursor_behind", "cursor_of", "is_cut", "may_bring_more",
+    "place", "read_all", "seq_of",
 ]  # fmt: skip
 
 START: Final = "start"
 """The cursor before everything that is kept."""
+
+REMOVED: Final = "removed/position"
+"""The key of the note that says the highest position from which an event was removed, in a store
+that is one process's."""
 
 PAGE: Final = 1000
 """Events read at a time."""
@@ -57,6 +63,26 @@ async def place(journal: Journal, cursor: str) -> int | None:
     if not rest or not _is_number(seq) or len(seq) > 18:
         return None
     return await journal.position(run_id, rest, int(seq))
+
+
+async def is_cut(journal: Journal, selection: Selection, after: int) -> bool:
+    """Whether something was removed behind a position that a reader from there has to be told of.
+
+    Of a run or a tree: old turns, whose base follows then.  Of everything: any event.
+    """
+    if selection.run_id is None and selection.root_run_id is None:
+        return int((await journal.notes(REMOVED)).get(REMOVED, "0")) > after
+    bases = structs.replace(selection, match=_IS_BASE)
+    position, end = after, journal.tip
+    while position < end:
+        events, position = await journal.read(bases, after=position, until=end, limit=1)
+        for base in events:
+            if base.seq > 1 and await journal.position(base.run_id, "own", base.seq - 1) is None:
+                return True
+    return False
+
+
+_IS_BASE: Final = AgentBase.type.__eq__
 
 
 async def may_bring_more(journal: Journal, selection: Selection) -> bool:

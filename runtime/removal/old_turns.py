@@ -12,7 +12,7 @@
   next base of the run looks again.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -51,8 +51,10 @@ class OldTurns:
         hub: Hub,
         look: StoreLook,
         commit: Callable[[Commit], Awaitable[None]],
+        note_of: Callable[[int], Mapping[str, str]],
     ) -> None:
         self._keep_turns = keep_turns
+        self._note_of = note_of
         self._dispatcher = hub.dispatcher
         self._look = look
         self._commit = commit
@@ -76,7 +78,7 @@ class OldTurns:
     async def _let_go(self, due: _Due) -> bool:
         # Before it goes: who is behind reads a page at a time, and may be at it.
         self._dispatcher.removed(due.root_run_id, (due.cut.run_id,), due.last)
-        commit = Commit(cut=due.cut, about=due.cut.run_id)
+        commit = Commit(cut=due.cut, notes=self._note_of(due.last), about=due.cut.run_id)
         await self._commit(commit)
         return not commit.error
 

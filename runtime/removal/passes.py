@@ -29,6 +29,7 @@ import msgspec
 from hubbub.hub.errors import HubbubError
 from hubbub.hub.events import SessionTerminate
 from hubbub.hub.logs import log
+from hubbub.hub.store.cursor import REMOVED
 from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.reader import StoreReader
 from hubbub.hub.store.store import RETENTION, Removed, RemovesTrees, drops_of
@@ -106,9 +107,12 @@ class RetentionPasses:
         self._imported = ImportedTrees()
         self._old_turns: OldTurns | None = None
         if retention.keep_turns is not None:
-            self._old_turns = OldTurns(retention.keep_turns, self._hub, self._look, self._commit)
+            turns, hub = retention.keep_turns, self._hub
+            self._old_turns = OldTurns(turns, hub, self._look, self._commit, self._note_of)
         self._task: TaskHandle[Any, None] | None = None
         self._told: dict[str, None] = {}
+        self._highest = 0
+        """The highest position from which something was removed."""
         self._measured = MeasuredEvents(keeps_all=store.keeps_all)
 
     def begin(self) -> None:
@@ -158,6 +162,7 @@ class RetentionPasses:
         if not await self._takes_turn():
             return False
         await self._journal.flush()
+        self._highest = int((await self._journal.notes(REMOVED)).get(REMOVED, "0"))
         if self._retention.silent is not None:
             await self._end_silent()
         if not self._removes:
@@ -295,7 +300,8 @@ class RetentionPasses:
             if not self._turn.is_shared:  # Else the store tells everybody.
                 # Before it goes: who is behind reads a page at a time, and may be at it.
                 self._hub.dispatcher.removed(tree.root_run_id, run_ids, last)
-            commit = Commit(gone=run_ids, notes=dict.fromkeys(notes, ""), about=tree.root_run_id)
+            kept = {**dict.fromkeys(notes, ""), **self._note_of(last)}
+            commit = Commit(gone=run_ids, notes=kept, about=tree.root_run_id)
             commit.notes_expect = self._turn.expected
             under_way.append((tree, commit, self._submit(commit)))
         gone = []
@@ -307,6 +313,14 @@ class RetentionPasses:
             elif commit.error != "conflict" and not self._journal.failure:
                 self._keep(commit.error, tree.root_run_id)
         return gone
+
+    def _note_of(self, last: int) -> Mapping[str, str]:
+        """What is noted with the removal of an event at that position, for who comes later with a
+        cursor from before it; a shared store tells everybody itself."""
+        if self._turn.is_shared:
+            return {}
+        self._highest = max(self._highest, last)
+        return {REMOVED: str(self._highest)}
 
     async def _put_by(self, trees: Sequence[EndedTree]) -> Sequence[EndedTree]:
         """Have the folders of trees removed; those of which they are."""

@@ -22,6 +22,7 @@ from hubbub.hub.near_misses import kind_of
 from hubbub.hub.store.journal import Commit, FoundTree
 from hubbub.hub.store.reader import StoreReader
 from hubbub.hub.texts import check_key_size, check_label, check_names, check_text
+from hubbub.hub.values import check_seq
 from hubbub.runtime.timelines.cut import CutTree, cut_tree
 from hubbub.runtime.timelines.fork import ForkedAs, forked, names_of
 
@@ -112,8 +113,7 @@ def _check(wanted: ForkWanted) -> None:
     check_key_size("session_key", wanted.session_key)
     if wanted.session_key:
         check_descriptor_size(descriptor_of_key(wanted.session_key))
-    if wanted.seq is not None and (not isinstance(wanted.seq, int) or wanted.seq is True):
-        raise BadValue("seq", f"expected the number of a record, not {kind_of(wanted.seq)}")
+    check_seq(wanted.seq)
     new = wanted.new_run_id
     if new != "" and not (isinstance(new, str) and is_run_id(new)):
         expected = "expected 1 to 64 letters, digits, '-' and '_', as in a UUID"

@@ -231,7 +231,7 @@ GIVEN: Final[Mapping[str, Callable[[Any], object]]] = {
     **fields_of(ScriptedModel, "latency", "chunk", script=["x"]),
     **fields_of(Fault, "times", "seconds", "after", "status", "retry_after", kind="delay"),
     "Heartbeat.interval": lambda v: runtime(bot(), schedules=[Heartbeat("bot", ["t"], v)]),
-    **fields_of(Retention, "ended", "silent", "keep_last", "max_bytes"),
+    **fields_of(Retention, "ended", "silent", "keep_last", "max_bytes", "keep_turns"),
     **fields_of(Limits, "input_tokens", "output_tokens", "model_calls", "seconds", "cost"),
     **fields_of(ModelSettings, "temperature", "top_p", "max_tokens", "seed", "thinking", "timeout"),
     **fields_of(Price, "input", "output", "cache_read", "cache_write", input=1, output=1),

@@ -75,8 +75,8 @@ TEXTS = frozenset((
 OTHERS = frozenset((
     "args", "buffer", "enders", "event", "fn", "given", "handler", "idle_timeout", "is_error",
     "is_new", "kwargs", "limit", "limits", "lossless", "max_steps", "number", "settings", "once",
-    "owner", "parallel_tool_calls", "part", "partial", "result", "run_ids", "schema", "timeout",
-    "seq", "tools", "type", "until",
+    "owner", "parallel_tool_calls", "part", "partial", "redelivered", "result", "run_ids",
+    "schema", "timeout", "seq", "tools", "type", "until",
 ))  # fmt: skip
 """Parameters that take no text of their own; what events hold is attacked by itself."""
 

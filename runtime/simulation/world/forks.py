@@ -6,6 +6,7 @@ from typing import TypedDict, cast
 from hubbub.agents.definitions.agent import AgentDefinition
 from hubbub.hub.errors import BadValue, CallerError, Closed
 from hubbub.hub.message import Sayable
+from hubbub.hub.values import check_seq
 from hubbub.runtime.runtime import Runtime
 from hubbub.runtime.simulation.story.history import ForkMade, History, Sent
 from hubbub.runtime.simulation.world.processes import Processes
@@ -29,7 +30,8 @@ async def fork(
     run_id: str, seq: int | None, changes: ForkChanges, user: str,
 ) -> str:  # fmt: skip
     """Make a fork with the process at work, and write down what becomes of it; its id, or nothing
-    where it was refused."""
+    where it was refused.  Raises ``BadValue`` for what is no number of a record."""
+    check_seq(seq)
     made = ForkMade(
         run_id=processes.new_run_id(),
         of_run_id=run_id,

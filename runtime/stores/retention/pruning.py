@@ -24,6 +24,7 @@ from msgspec import Struct, structs
 from hubbub.agents.state.prompts import LASTING
 from hubbub.hub.errors import BadValue, HubbubError, OperatorError
 from hubbub.hub.ports import Ports
+from hubbub.hub.store.cursor import REMOVED
 from hubbub.hub.store.intake import RunIntake
 from hubbub.hub.store.reader import StoreReader
 from hubbub.runtime.stores.exchange.export import export_run
@@ -32,7 +33,12 @@ from hubbub.runtime.stores.folders.disk import RealDisk
 from hubbub.runtime.stores.folders.write import folder_name
 from hubbub.runtime.stores.open import folder_of_store, open_intake, open_reader
 from hubbub.runtime.stores.retention.retention import EndedTree, Retention, trees_to_go
-from hubbub.runtime.stores.retention.trees import EndedRun, ended_tree, last_end
+from hubbub.runtime.stores.retention.trees import (
+    EndedRun,
+    ended_tree,
+    last_end,
+    what_goes_with,
+)
 from hubbub.runtime.stores.sqlite.blobs import sync_folder
 from hubbub.runtime.stores.sqlite.output_file import check_outside_stores, write_output
 from hubbub.runtime.stores.sqlite.private_files import make_private_folder
@@ -215,6 +221,7 @@ class _Pruning:
             ready = [tree for tree in batch if self._is_put_by(tree)]
             self._flush()
             with self._intake.all_or_nothing():
+                self._note(ready)
                 for tree in ready:
                     self._forget(tree)
             self._intake.settle()
@@ -255,6 +262,13 @@ class _Pruning:
             except OSError as error:
                 words = f"{error.strerror}; look at the disk, and do this again"
                 raise OperatorError(f"{place}: {words}") from error
+
+    def _note(self, trees: Sequence[EndedTree]) -> None:
+        """Note up to where something goes, for who comes with a cursor from before it."""
+        reader = self._intake.reader
+        places = [what_goes_with(reader, tree.run_ids)[0] for tree in trees]
+        highest = max([int(reader.notes(REMOVED).get(REMOVED, "0")), *places])
+        self._intake.put_note(REMOVED, str(highest))
 
     def _forget(self, tree: EndedTree) -> None:
         for run_id in tree.run_ids:

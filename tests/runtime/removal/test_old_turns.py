@@ -141,6 +141,26 @@ async def test_a_key_counts_as_long_as_its_run_and_a_turn_that_has_gone_is_said_
         assert (await run.ask(Message("number 19", key="k19"))).output == "It is noted."
 
 
+@pytest.mark.parametrize("scope", ["run", "tree", "all"])
+async def test_who_resumes_before_what_has_gone_is_told_and_who_resumes_behind_it_is_not(
+    store: str, ports: Ports, scope: str
+) -> None:
+    async with Runtime(agents(), store=store, ports=ports, retention=KEPT) as rt:
+        run_id = await talk(rt, 0, 20)
+        others = await rt.start("bot", "hello", session_key="others")
+        await others.result()
+        assert await pass_over(rt) > 0
+        events = await events_of(rt, run_id)
+        base = next(at for at, x in enumerate(events) if isinstance(x, AgentBase))
+        selected = {"run": {"run_id": run_id}, "tree": {"root_run_id": run_id}, "all": {}}[scope]
+        for event, is_told in ((events[1], True), (events[base], False), (events[-3], False)):
+            stream = rt.hub.subscribe("agent:*", after=rt.hub.cursor(event), **selected)
+            async with stream:
+                first = await anext(stream)
+            assert isinstance(first, HubGap) == is_told, event
+            assert not is_told or first.reason == "removed"  # type: ignore[attr-defined]
+
+
 async def test_a_cursor_into_what_has_gone_yields_a_gap(store: str, ports: Ports) -> None:
     async with Runtime(agents(), store=store, ports=ports, retention=KEPT) as rt:
         run_id = await talk(rt, 0, 20)

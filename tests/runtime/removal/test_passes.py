@@ -221,6 +221,24 @@ async def test_a_cursor_into_what_is_gone_yields_a_gap(store: str, ports: Ports)
             await rt.hub.read(after=cursor)
 
 
+async def test_who_resumes_before_what_has_gone_is_told(store: str, ports: Ports) -> None:
+    """Of everything; a run or a tree that is there has all that it had."""
+    async with Runtime(agents(), store=store, ports=ports, retention=Retention(ended="1d")) as rt:
+        chat = await rt.start("bot", "hello", session_key="chat")
+        await chat.result()
+        (*_, last) = await rt.hub.read(chat.run_id)
+        cursor = rt.hub.cursor(last)
+        await rt.run("bot", "old")
+        await anyio.sleep(DAY)
+        await chat.ask("still there?")
+        await anyio.sleep(0.5 * DAY)
+        for selected, is_told in (({}, True), ({"run_id": chat.run_id}, False)):
+            for after, is_gap in ((cursor, is_told), ("start", False)):
+                async with rt.hub.subscribe("*", after=after, **selected) as events:
+                    event = await anext(events)
+                assert isinstance(event, HubGap) == is_gap, (selected, after)
+
+
 @pytest.mark.parametrize("scope", ["all", "gone", "kept"])
 async def test_a_subscriber_that_is_behind_is_told_of_what_went_before_it_was_read(
     store: str, ports: Ports, scope: str
