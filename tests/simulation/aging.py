@@ -269,6 +269,8 @@ def _disturbed(history: History, retention: Retention | None) -> Iterator[str]:
     asked: dict[str, dict[str, str]] = {}
     waiting: dict[str, Counter[str]] = {}
     busy: dict[str, set[str]] = {}
+    lent: set[str] = set()
+    """Those that wait for a frame, whatever is said to them meanwhile."""
     for event in history.events:
         root = event.root_run_id
         if event.lane == "hub":
@@ -281,10 +283,13 @@ def _disturbed(history: History, retention: Retention | None) -> Iterator[str]:
                 yield f"run {root}: {event.id} calls it silent at {event.at}, {heard}"
             if count := sum(waits.values()):
                 yield f"run {root}: {event.id} calls it silent, but {count} items wait"
-            if open_ or busy.get(root):
-                found = [*open_, *busy.get(root, ())]
+            if found := [*open_, *(busy.get(root, set()) - lent)]:
                 yield f"run {root}: {event.id} calls it silent, but {found} are open or at work"
         last[root] = max(last.get(root, 0), event.at)
+        if isinstance(event, e.SessionPush):
+            lent.add(event.run_id)
+        elif isinstance(event, e.SessionPop):
+            lent.discard(event.run_id)
         if event.lane == "own" and not isinstance(event, e.AgentHandoff):  # A fork's, at rest.
             is_resting = isinstance(event, e.AgentPark | e.AgentComplete | e.SessionPush)
             at_work = busy.setdefault(root, set())
