@@ -17,7 +17,9 @@ from hubbub.hub.events.codec import encode_event
 from hubbub.runtime.simulation import World
 from hubbub.runtime.simulation.story.history import ForkMade, History
 
-__all__ = ["ForkDrawn", "Forking", "drawn_forks", "forks_invariants", "originals"]
+__all__ = [
+    "ForkDrawn", "Forking", "drawn_forks", "forked_from", "forks_invariants", "originals",
+]  # fmt: skip
 
 _OPENINGS: Final = (e.SessionOpen, e.AgentStart, e.SessionTaken)
 """What says how a root was opened, which a fork does not take over."""
@@ -142,6 +144,12 @@ def originals(history: History) -> Mapping[str, str]:
     for made in _made(history):
         found.update((new, found.get(old, old)) for old, new in _pairs(history, made).items())
     return found
+
+
+def forked_from(history: History) -> Mapping[str, str]:
+    """The runs of forks, also those below their roots, with the runs that they are forks of; in the
+    order in which they were made."""
+    return {new: old for made in _made(history) for old, new in _pairs(history, made).items()}
 
 
 def _made(history: History) -> Iterator[ForkMade]:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from simulation.forking import originals
+from simulation.forking import forked_from, originals
 from simulation.raisers import RAISED, THROWING
 
 from hubbub.agents.model import ModelRequest, UserMessage
@@ -220,7 +220,8 @@ def raised_alone(history: History) -> Iterator[str]:
     # Who has heard it: a frame hears what is said to its conversation.
     guilty = {x.run_id for x in history.requests if '["break"' in heard_program(x.request)[1]}
     guilty |= {run_id for run_id, info in history.runs.items() if info.agent == "thrower"}
-    guilty |= {new for new, old in originals(history).items() if old in guilty}
+    for new, old in forked_from(history).items():  # In their order: forks of forks, too.
+        guilty |= {new} if old in guilty else set()
     for run_id, own in history.own.items():
         for event in own:
             if isinstance(event, e.AgentToolComplete) and event.name in THROWING:
