@@ -401,7 +401,7 @@ def _thread_of(state: _State) -> Thread:
         "acts_as": "frame" if run.frame else run.side,
         "family": Family(
             children, run.starts, run.activated, run.given_up, run.deferred, run.booted,
-            tuple([child.run_id for child in children if child.is_undecided]),
+            tuple([child.run_id for child in children if child.is_undecided]), run.took_over,
         ),
         "area": Area(
             {p: FileRef(path=p, digest=c.digest, size=c.size) for p, c in state.files.items()},
