@@ -238,8 +238,9 @@ class NamedContents:
 
 
 def named_by_runs(db: SqlConnection) -> Container[str]:
-    """What the runs of a store have named, in turns that have gone, too, as far as it was looked
-    at: all that stood in these was."""
+    """The digests that the runs of a store have named, including in turns that have gone.
+
+    Events still in the store may name more: those not looked at yet."""
     if db.execute(_HAS_NAMED).fetchone() is None:
         return ()
     return {digest.hex() for (digest,) in db.execute("SELECT DISTINCT digest FROM named")}
