@@ -21,8 +21,7 @@ START: Final = "start"
 """The cursor before everything that is kept."""
 
 REMOVED: Final = "removed/position"
-"""The key of the note that says the highest position from which an event was removed, in a store
-that is one process's."""
+"""The key of the note that says the highest position from which an event was removed."""
 
 PAGE: Final = 1000
 """Events read at a time."""

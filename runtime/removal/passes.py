@@ -316,9 +316,7 @@ class RetentionPasses:
 
     def _note_of(self, last: int) -> Mapping[str, str]:
         """What is noted with the removal of an event at that position, for who comes later with a
-        cursor from before it; a shared store tells everybody itself."""
-        if self._turn.is_shared:
-            return {}
+        cursor from before it."""
         self._highest = max(self._highest, last)
         return {REMOVED: str(self._highest)}
 
