@@ -37,7 +37,7 @@ from hubbub.agents.state.prompts import (
     without_prompt,
 )
 from hubbub.agents.state.spending import NOTHING_SPENT, Spent, with_event
-from hubbub.agents.turn.crash_limit import MAX_CRASHES, crash_limit_failure
+from hubbub.agents.turn.crash_limit import CRASH_LOOP, MAX_CRASHES, crash_limit_failure
 from hubbub.agents.turn.intake import PROMPT_ENDED
 from hubbub.hub import events as e
 from hubbub.hub.delivery.pending_prompt import EXPIRED, end_of
@@ -261,7 +261,7 @@ def refusal_of_restart(
         text = "the process stopped while this run was at work"
         return e.AgentFailed(error=text, error_type="Interrupted")
     failure = crash_limit_failure((*thread.before, cause), max_crashes)
-    kind = "LoopDied" if cause else "CrashLoop"
+    kind = "LoopDied" if cause else CRASH_LOOP
     return e.AgentFailed(error=failure, error_type=kind) if failure else None
 
 

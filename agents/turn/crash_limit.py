@@ -29,6 +29,7 @@ from hubbub.hub.events import Event
 
 __all__ = [
     "CONTEXT_ONLY",
+    "CRASH_LOOP",
     "FORKED",
     "LEFT",
     "MAX_CRASHES",
@@ -56,6 +57,9 @@ UNDECIDED: Final = "the process died, and it is not known of which run"
 FORKED: Final = "forked while this run was at work"
 
 _NOT_COUNTED: Final = frozenset((LEFT, CONTEXT_ONLY, FORKED, WAITED, OTHERS, UNDECIDED))
+
+CRASH_LOOP: Final = "CrashLoop"
+"""The type of failure of a run whose process has died of it too often."""
 
 MAX_CRASHES: Final = 3
 """Deaths of the process in a row after which a run fails."""

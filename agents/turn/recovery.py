@@ -15,7 +15,7 @@ from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.state.fold import fold, fold_all
 from hubbub.agents.state.thread import EMPTY, Thread
 from hubbub.agents.turn.calls import LOST, answer, given_up, lost_calls
-from hubbub.agents.turn.crash_limit import CONTEXT_ONLY, crash_limit_failure
+from hubbub.agents.turn.crash_limit import CONTEXT_ONLY, CRASH_LOOP, crash_limit_failure
 from hubbub.agents.turn.decide import Kind
 from hubbub.agents.turn.endings import end_run, interrupted_children, session_end
 from hubbub.agents.turn.intake import is_stopped_by
@@ -47,7 +47,7 @@ def restored(thread: Thread, signal: Restored, definitions: Definitions) -> Deci
     causes = (*signal.before, cause)
     reason = "" if cause == CONTEXT_ONLY else crash_limit_failure(causes, signal.max_crashes)
     if reason:
-        kind = "CrashLoop" if not cause else "LoopDied"
+        kind = CRASH_LOOP if not cause else "LoopDied"
         failure = e.AgentFailed(error=reason, error_type=kind)
         return end_run(thread, "failed", reason, failure)
     restore = e.AgentRestore(attempt=thread.restarts + 2, reason=cause)

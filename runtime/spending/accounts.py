@@ -25,6 +25,7 @@ from hubbub.agents.state.bases import begun_at, thread_of
 from hubbub.agents.state.fold import fold
 from hubbub.agents.state.spending import NOTHING_SPENT, Spent, used_up, with_event
 from hubbub.agents.state.thread import EMPTY, Thread
+from hubbub.agents.turn.crash_limit import CRASH_LOOP
 from hubbub.hub import events as e
 from hubbub.hub.events import Event, Limits
 from hubbub.hub.own_lane import OwnLane
@@ -416,14 +417,19 @@ def _work_of(events: Iterable[Event]) -> Work:
 
     Of code that is what its conversations with models have said of it.
     """
-    work, thread, last, works = Work(), EMPTY, 0, False
+    work, thread, last, works, passed = Work(), EMPTY, 0, False, 0
     for event in events:
         if isinstance(event, e.AgentStep):
             work.run += event.worked
         elif isinstance(event, e.AgentBase) and thread is EMPTY:
             work.run = event.worked
-        if works and not isinstance(event, e.AgentRestore):
-            work.run += max(0, event.at - last)
+        if event.at != last:
+            passed = (
+                max(0, event.at - last) if works and not isinstance(event, e.AgentRestore) else 0
+            )
+            work.run += passed
+        if isinstance(event, e.AgentFailed) and event.error_type == CRASH_LOOP:
+            work.run -= passed  # It was not restored any more: nobody was at work until its end.
         turn = thread.turn
         thread = fold(thread, event)
         if thread.turn != turn:

@@ -73,7 +73,8 @@ def _problems(history: History, allowed: Allowances) -> Iterator[str]:
     own = [event for event in history.events if event.lane == "own"]
     if allowed == Allowances() and not any(_is_limited(event) for event in own):
         return
-    book = _Book(allowed, has_times=not any(isinstance(x, ClockJump) for x in history.faults))
+    has_times = not any(isinstance(x, ClockJump) for x in history.faults)
+    book = _Book(allowed, has_times=has_times, unrestored=frozenset(_unrestored(history)))
     for event in own:
         yield from book.problems(event)
         book.add(event)
@@ -83,6 +84,21 @@ def _problems(history: History, allowed: Allowances) -> Iterator[str]:
         names = book.known.get(run_id, ())
         if thread.in_session and thread.open is None and not thread.prompts and any(names):
             yield f"run {run_id} is at rest in a turn, but {_named(names)} is used up"
+
+
+def _unrestored(history: History) -> Iterator[str]:
+    """The ids of the events with which runs ended that came back from a death, and did nothing:
+    before these they were not at work, and no record of a restore says so."""
+    positions = history.positions or range(1, len(history.events) + 1)
+    at = {event.id: each for event, each in zip(history.events, positions, strict=True)}
+    tips = [life.tip for life in history.lives if life.end]
+    for own in history.own.values():
+        if not own or not isinstance(own[-1], e.AgentComplete):
+            continue
+        first = next(place for place, event in enumerate(own) if event.at == own[-1].at)
+        until = at[own[first].id]
+        if first and any(at[own[first - 1].id] <= tip < until for tip in tips):
+            yield own[first].id
 
 
 def _is_limited(event: Event) -> bool:
@@ -117,9 +133,10 @@ def _precedes_call(event: Event) -> bool:
 class _Book:
     """What was used, event by event, in the order of the store."""
 
-    def __init__(self, allowed: Allowances, *, has_times: bool) -> None:
+    def __init__(self, allowed: Allowances, *, has_times: bool, unrestored: frozenset[str]) -> None:
         self._allowed = allowed
         self._has_times = has_times
+        self._unrestored = unrestored
         self._trees: dict[str, Limits | None] = {}
         self._spent: dict[tuple[str, str], Spent] = defaultdict(Spent)
         self._worked: dict[tuple[str, str], float] = defaultdict(float)
@@ -161,14 +178,19 @@ class _Book:
         run_id, before = event.run_id, self._threads[event.run_id]
         after = self._threads[run_id] = fold(before, event)
         seconds = event.worked / 1e6 if isinstance(event, e.AgentStep) else 0.0
-        is_working = before.in_session and not (before.waits or before.prompts)
-        if is_working and not isinstance(event, e.AgentRestore):
-            seconds += (event.at - self._since[run_id]) / 1e6
+        seconds += self._passed(event, before)
         self._since[run_id] = event.at
         for key in self._keys(event):
             self._worked[key] += seconds
         if after.turn != before.turn:
             self._worked["turn", run_id] = 0.0
+
+    def _passed(self, event: Event, thread: Thread) -> float:
+        """Seconds at work since the run's record before."""
+        is_working = thread.in_session and not (thread.waits or thread.prompts)
+        if not is_working or isinstance(event, e.AgentRestore) or event.id in self._unrestored:
+            return 0.0
+        return (event.at - self._since[event.run_id]) / 1e6
 
     def problems(self, event: Event) -> Iterator[str]:
         """What is wrong with an event, which is not counted yet."""
@@ -203,10 +225,8 @@ class _Book:
 
     def _time(self, event: Event, scope: str) -> float:
         """Seconds at work until an event that ends a session."""
-        work, thread = self._worked[self._key(event, scope)], self._threads[event.run_id]
-        if thread.in_session and not (thread.waits or thread.prompts):
-            work += (event.at - self._since[event.run_id]) / 1e6
-        return work
+        passed = self._passed(event, self._threads[event.run_id])
+        return self._worked[self._key(event, scope)] + passed
 
     def _used_up(self, event: Event) -> tuple[str, ...]:
         """What is used up of the turn, the run and the tree: a name each."""
