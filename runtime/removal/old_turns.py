@@ -10,16 +10,18 @@
   looks at all of them again.
 * Where something waits that came before, or the run cannot be read, it stays for this time: the
   next base of the run looks again.
+* Nothing goes behind a base at which something waited, which has been taken since: who forks the
+  run there is to hear it.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 from msgspec import Struct
 
 from hubbub.hub.errors import HubbubError
-from hubbub.hub.events import AgentBase, SessionPush
+from hubbub.hub.events import AgentBase, SessionDropped, SessionPush, SessionTaken
 from hubbub.hub.hub import Hub
 from hubbub.hub.store.journal import Commit, Cut
 from hubbub.hub.store.reader import StoreReader, decoded
@@ -103,10 +105,11 @@ def _due(store: StoreReader, run_id: str, keep: int, counted: int) -> _Due | Non
             for each in store.bases(run_id)
             if isinstance(base := decoded(store, each.position, each.body), AgentBase)
         ]
+        newest = bases[-1][1].turn if bases else 0
+        old = [each for each in bases if newest - each[1].turn >= keep]
+        old = [*_without_mail(store, run_id, old)]
     except HubbubError:  # Whoever drives it tells.
         return None
-    newest = bases[-1][1].turn if bases else 0
-    old = [each for each in bases if newest - each[1].turn >= keep]
     if not old:
         return None
     position, base = old[-1]
@@ -119,3 +122,21 @@ def _due(store: StoreReader, run_id: str, keep: int, counted: int) -> _Due | Non
             last, size = each.position, size + (len(each.body) if each.position <= counted else 0)
     cut = Cut(run_id=run_id, seq=base.seq, inbox=base.inbox)
     return _Due(row.root_run_id, cut, last, size) if last else None
+
+
+def _without_mail(
+    store: StoreReader, run_id: str, bases: Sequence[tuple[int, AgentBase]]
+) -> Iterator[tuple[int, AgentBase]]:
+    """The bases at which nothing waited that was taken, or dropped, since."""
+    taken: list[tuple[int, int]] = []
+    for row in store.event_rows((run_id,), after=bases[0][0]) if bases else ():
+        if row.lane == "own" and row.type in _TAKES:
+            event = decoded(store, row.position, row.body)
+            assert isinstance(event, SessionTaken | SessionDropped)
+            taken += [(row.position, item.seq) for item in event.items if item.run_id == run_id]
+    for position, base in bases:
+        if not any(position < at and 0 < seq <= base.inbox for at, seq in taken):
+            yield position, base
+
+
+_TAKES: Final = (SessionTaken.type, SessionDropped.type)
