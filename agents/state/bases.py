@@ -12,7 +12,8 @@ Rules
   which ``thread_of`` gets a function that reads the older ones.
 * One of a later version cannot be read: its run is left alone, as any that cannot be.
 * It is written where a run rests (``is_due``): nothing is under way, asked or waited for, so that
-  nobody has to look into the past when the run goes on.
+  nobody has to look into the past when the run goes on.  What may last longer than that, and
+  begins later (children that wait for variables, or for the next session), is in it.
 * Runs that have had takeover frames write none, nor frames: their conversation is told by all of
   them, those that have ended too.
 * The next one is worth it after as many turns as are to be kept, and once a share of what the last
@@ -21,19 +22,24 @@ Rules
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from hubbub.agents.model import ModelMessage, UserMessage
+from hubbub.agents.state.family import NO_FAMILY, Family
 from hubbub.agents.state.thread import Thread
 from hubbub.hub.errors import BadValue
-from hubbub.hub.events import AgentBase, ContentPart, Event
+from hubbub.hub.events import AgentBase, ContentPart, Event, FileRef
 
 __all__ = [
-    "VERSION", "base_behind_gap", "base_of", "begun_at", "changed", "is_due", "marked", "thread_of",
+    "VERSION", "base_behind_gap", "base_of", "begun_at", "changed", "family_of", "is_due", "marked",
+    "thread_of",
 ]  # fmt: skip
+
+T = TypeVar("T")
 
 VERSION: Final = 1
 """How a base is written."""
@@ -49,12 +55,12 @@ def is_due(thread: Thread, keep_turns: int) -> bool:
         thread.turn - turns >= keep_turns
         and _said(thread) >= said
         and thread.phase == "live"
-        and not (thread.in_session or thread.two_sided or thread.closing)
+        and not (thread.in_session or thread.closing)
         and thread.open is None
         and not thread.prompts
         and thread.terminated is None
         and not thread.origin.frame
-        and not (thread.family.deferred or thread.family.undecided or thread.family.holds)
+        and not thread.family.undecided
         and not thread.family.has_lent
     )
 
@@ -70,7 +76,7 @@ def base_of(thread: Thread, worked: int = 0) -> AgentBase | None:
         turn=thread.turn,
         version=VERSION,
         thread_json=msgspec.Raw(text),
-        files=tuple(thread.area.files.values()),
+        files=_files(thread),
         parts=_parts(thread),
         children=tuple([child.run_id for child in thread.family.children]),
         worked=worked,
@@ -82,12 +88,24 @@ def thread_of(base: AgentBase) -> Thread:
     return marked(_read(base), base)
 
 
+def family_of(base: AgentBase) -> Family:
+    """Its children alone, and those it was about to start; no more than that is read.
+
+    Raises ``BadValue`` like ``thread_of``.
+    """
+    return _decoded(base, _family_decoder()).family
+
+
 def _read(base: AgentBase) -> Thread:
+    return _decoded(base, _decoder())
+
+
+def _decoded(base: AgentBase, decoder: msgspec.json.Decoder[T]) -> T:
     if base.version != VERSION:
         what = f"its base is of version {base.version}, this hubbub reads {VERSION}; upgrade it"
         raise BadValue(f"run {base.run_id}", what)
     try:
-        return _decoder().decode(base.thread_json)
+        return decoder.decode(base.thread_json)
     except (msgspec.DecodeError, ValueError) as error:
         what = f"its base cannot be read ({error}); see fsck"
         raise BadValue(f"run {base.run_id}", what) from error
@@ -131,6 +149,12 @@ def _said(thread: Thread) -> int:
     return thread.turn + thread.step
 
 
+def _files(thread: Thread) -> tuple[FileRef, ...]:
+    """The files of the run, and those that children get that are yet to be started."""
+    own, awaited = thread.area.files.values(), thread.family.deferred
+    return (*own, *dict.fromkeys(ref for each in awaited for ref in each.files if ref not in own))
+
+
 def _parts(thread: Thread) -> tuple[ContentPart, ...]:
     """The parts with a content of their own that any model of the run is shown."""
     if not thread.has_parts:
@@ -150,7 +174,18 @@ def _parts_in(message: ModelMessage) -> Iterator[ContentPart]:
 _ENCODER: Final = msgspec.json.Encoder()
 
 
+class _WithFamily(Struct, frozen=True):
+    """A ``Thread``, as far as it is read."""
+
+    family: Family = NO_FAMILY
+
+
 @cache
 def _decoder() -> msgspec.json.Decoder[Thread]:
     # Made when the first is read: a program that reads none does not wait for it.
     return msgspec.json.Decoder(Thread)
+
+
+@cache
+def _family_decoder() -> msgspec.json.Decoder[_WithFamily]:
+    return msgspec.json.Decoder(_WithFamily)

@@ -31,6 +31,7 @@ __all__ = [
     "NO_FAMILY",
     "NO_RESULT",
     "OPENING",
+    "REQUEST_SECONDS",
     "RESULT",
     "Child",
     "Deferred",
@@ -56,6 +57,9 @@ OPENING: Final = "open"
 _CUT_OFF: Final = {
     "interrupted": "interrupted", "terminated": "terminated", "timed_out": "timed out",
 }  # fmt: skip
+
+REQUEST_SECONDS: Final = 3600
+"""How long a creation waits for its variables."""
 
 MAX_DEFERRED: Final = 100
 """Creations that wait for variables; the oldest is given up for a further one."""
@@ -113,6 +117,10 @@ class Deferred(Struct, frozen=True, gc=False, kw_only=True):
     """Those of them that had no value when it was called."""
     files: tuple[FileRef, ...]
     expires_at: int
+
+    @property
+    def asked_at(self) -> int:
+        return self.expires_at - REQUEST_SECONDS * 1_000_000
 
 
 class Family(Struct, frozen=True, gc=False):

@@ -21,7 +21,7 @@ Children that start with their prompt
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -43,7 +43,6 @@ from hubbub.hub.values import encode_value
 __all__ = [
     "CREATE",
     "MESSAGE",
-    "REQUEST_SECONDS",
     "Budget",
     "ChildRequest",
     "activation",
@@ -57,9 +56,6 @@ __all__ = [
     "started_text",
     "wanted",
 ]
-
-REQUEST_SECONDS: Final = 3600
-"""How long a creation waits for its variables."""
 
 
 class ChildRequest(Struct, frozen=True, gc=False, kw_only=True):

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import FRAME, ActiveSide, ChildTool
 from hubbub.agents.state.area import find_files
+from hubbub.agents.state.family import REQUEST_SECONDS
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import OpenCall, OpenStep, Thread
 from hubbub.agents.turn.calls import answer, popped
 from hubbub.agents.turn.child_calls import (
-    REQUEST_SECONDS,
     Budget,
     opening_of,
     refusal_of_creation,

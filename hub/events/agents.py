@@ -281,8 +281,9 @@ class AgentBase(Event, tag="agent:base", home="own"):
 
     ``thread`` is its state, and ``version`` says how to read it.  Beside it is what else is looked
     for in the records that go: the ``files`` and the ``parts`` that the state names, the
-    ``children`` that the run has started, how long it was at work (``worked``, µs, as far as that
-    was counted).  ``inbox`` is how many items had come to its inbox before, which the store counts.
+    ``children`` that the run still knows, of all it has started, how long it was at work
+    (``worked``, µs, as far as that was counted).  ``inbox`` is how many items had come to its inbox
+    before, which the store counts.
     """
 
     version: int = 1

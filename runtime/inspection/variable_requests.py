@@ -2,18 +2,21 @@
 
     session:variables of a run ──► its later session:taken ──► those that nobody has answered
 
-The record has names only.  What a variable is for is what the last runtime published of the agent
-that reads it.  However much is on record, only the last events are looked at.
+Those of turns that have gone are in the run's base.  The record has names only.  What a variable is
+for is what the last runtime published of the agent that reads it.  However much is on record, only
+the last events are looked at.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Final
+from operator import itemgetter
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from hubbub.hub.errors import StoreFailed
-from hubbub.hub.events import Event, SessionTaken, SessionVariables
+from hubbub.agents.state.bases import family_of
+from hubbub.hub.errors import BadValue, StoreFailed
+from hubbub.hub.events import AgentBase, Event, SessionTaken, SessionVariables
 from hubbub.hub.store.reader import EventRow, RunRow, StoreReader, decoded
 from hubbub.runtime.inspection.published import PublishedVariable, published_agents
 
@@ -24,6 +27,11 @@ LAST_EVENTS: Final = 500
 
 MAX_EVENTS: Final = 50_000
 """Among so many where all runs are asked about, or many."""
+
+_Asked: TypeAlias = tuple[int, SessionVariables]
+"""A request, and the position at which it stands."""
+
+_ASKING: Final = (SessionVariables.type, AgentBase.type)
 
 
 class WantedVariable(Struct, frozen=True, kw_only=True):
@@ -64,30 +72,55 @@ def open_requests(
         return ()
     most = MAX_EVENTS if run_ids is None else min(MAX_EVENTS, LAST_EVENTS * len(run_ids))
     with store.one_moment():
-        found: dict[str, list[EventRow]] = {}
-        for row in islice(store.event_rows(run_ids, backwards=True), most):
-            if row.type == SessionVariables.type and row.lane == "own":
-                found.setdefault(row.run_id, []).append(row)
+        found = _asked(store, islice(store.event_rows(run_ids, backwards=True), most))
         if not found:
             return ()
         kinds = {each.name: {x.name: x for x in each.variables} for each in published_agents(store)}
-        requests = {
-            position: _shown(run, event, kinds.get(event.child_agent, {}))
-            for run_id, rows in found.items()
+        requests = [
+            (position, _shown(run, event, kinds.get(event.child_agent, {})))
+            for run_id, asked in found.items()
             if (run := store.row(run_id)) is not None and run.status != "ended"
-            for position, event in _unanswered(store, run, rows)
+            for position, event in _unanswered(store, run, asked)
             if event.expires_at > now
-        }
-    return tuple([requests[position] for position in sorted(requests)])
+        ]
+    return tuple([request for _, request in sorted(requests, key=itemgetter(0))])
 
 
-def _unanswered(
-    store: StoreReader, run: RunRow, rows: list[EventRow]
-) -> Iterator[tuple[int, SessionVariables]]:
-    """The requests of a run that no values have been given for, with their positions."""
-    first = min(row.position for row in rows)
+def _asked(store: StoreReader, rows: Iterable[EventRow]) -> dict[str, list[_Asked]]:
+    """The requests of runs among their last events, the newest first; what stands before a base is
+    in that."""
+    found: dict[str, list[_Asked]] = {}
+    with_base: set[str] = set()
+    for row in rows:
+        if row.lane != "own" or row.type not in _ASKING or row.run_id in with_base:
+            continue
+        if row.type == AgentBase.type:
+            with_base.add(row.run_id)
+        for event in _requests(store, row):
+            found.setdefault(row.run_id, []).append((row.position, event))
+    return found
+
+
+def _requests(store: StoreReader, row: EventRow) -> Iterator[SessionVariables]:
+    """The request that an event is, or those that a base holds; none of what cannot be read."""
     try:
-        asked = [(row.position, decoded(store, row.position, row.body)) for row in rows]
+        event = decoded(store, row.position, row.body)
+        deferred = family_of(event).deferred if isinstance(event, AgentBase) else ()
+    except (BadValue, StoreFailed):  # Damage is what fsck reports.
+        return
+    if isinstance(event, SessionVariables):
+        yield event
+    for each in deferred:
+        yield SessionVariables(
+            request_id=each.request_id, names=each.missing, required=each.required,
+            child_agent=each.agent, expires_at=each.expires_at, at=each.asked_at,
+        )  # fmt: skip
+
+
+def _unanswered(store: StoreReader, run: RunRow, asked: Iterable[_Asked]) -> Iterator[_Asked]:
+    """The requests of a run that no values have been given for, with their positions."""
+    first = min(position for position, _ in asked)
+    try:
         later = [
             item
             for row in store.event_rows((run.run_id,), after=first)
@@ -95,11 +128,11 @@ def _unanswered(
             for item in _items(decoded(store, row.position, row.body))
         ]
         later += (decoded(store, x.position, x.body) for x in store.waiting(run.run_id))
-    except StoreFailed:  # Damage is what fsck reports.
+    except StoreFailed:
         return
     given = {item.request_id for item in later if isinstance(item, SessionVariables)}
     for position, event in asked:
-        if isinstance(event, SessionVariables) and event.request_id not in given:
+        if event.request_id not in given:
             yield position, event
 
 

@@ -163,8 +163,12 @@ class _Renamed:
             root_run_id=new(origin.root_run_id, origin.root_run_id),
             parent_run_id=None if parent is None else new(parent, parent),
         )  # fmt: skip
-        children = [replace(x, run_id=new(x.run_id, x.run_id)) for x in family.children]
-        family = replace(family, children=tuple(children)) if children else family
+        family = replace(
+            family,
+            children=tuple([replace(x, run_id=new(x.run_id, x.run_id)) for x in family.children]),
+            starts=tuple([replace(x, child=new(x.child, x.child)) for x in family.starts]),
+            given_up=tuple([(new(child, child), key) for child, key in family.given_up]),
+        )
         return replace(thread, origin=origin, family=family)
 
 

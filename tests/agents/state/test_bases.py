@@ -23,6 +23,7 @@ from hubbub.agents.state.bases import (
     base_behind_gap,
     base_of,
     begun_at,
+    family_of,
     is_due,
     thread_of,
 )
@@ -31,7 +32,15 @@ from hubbub.agents.state.thread import EMPTY, Thread
 from hubbub.agents.turn.interpret import interpret
 from hubbub.agents.turn.signals import PARKED, Parked
 from hubbub.hub.errors import BadValue
-from hubbub.hub.events import AgentBase, AgentPark, AgentStart, Event
+from hubbub.hub.events import (
+    AgentBase,
+    AgentImmediate,
+    AgentPark,
+    AgentStart,
+    Event,
+    FileRef,
+    SessionVariables,
+)
 from hubbub.hub.events.codec import decode_event, encode_event
 
 JOURNALS = sorted(FOLDER.glob("*.jsonl"))
@@ -132,7 +141,6 @@ def test_a_context_that_only_grows_is_not_written_again_and_again() -> None:
     [
         {"phase": "ended"},
         {"in_session": True},
-        {"two_sided": True},
         {"closing": True},
         {"terminated": 5},
         {"origin": replace(EMPTY.origin, frame=2)},
@@ -141,6 +149,23 @@ def test_a_context_that_only_grows_is_not_written_again_and_again() -> None:
 )
 def test_what_is_in_the_middle_of_something_writes_none(changes: dict[str, Any]) -> None:
     assert not is_due(parked(**changes), 1)
+
+
+def test_what_is_to_begin_later_is_carried() -> None:
+    """Children that wait for variables, or for the next session where a limit ended this one."""
+    asked = SessionVariables(request_id="q", child_agent="a", expires_at=5)
+    begun = AgentImmediate(names=("one", "two"), message="go", side="side_a")
+    thread = fold_all(parked(), [asked, begun])
+    assert thread.family.deferred and thread.family.holds and is_due(thread, 5)
+    base = recorded(thread, 7)
+    assert thread_of(base).family == family_of(base) == thread.family
+
+
+def test_files_of_children_that_wait_are_named_beside_those_of_the_run() -> None:
+    old, new = (FileRef(path="a", digest=each * 64, size=1) for each in "ab")
+    thread = fold(parked(), SessionVariables(request_id="q", files=(old,)))
+    area = replace(thread.area, files={"a": new})
+    assert recorded(replace(thread, area=area), 7).files == (new, old)
 
 
 def test_it_is_written_with_the_record_that_the_run_parks() -> None:
