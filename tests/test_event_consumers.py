@@ -83,7 +83,6 @@ CONSUMERS: Final = {
         AgentRestore AgentClaim AgentInterrupted AgentFailed SessionStart SessionTurn SessionEnd
         SessionPrompt SessionPromptEnd SessionDropped
         SessionCompaction
-        AgentBase
         """,
     ),
     "agents/folders/history.py": Consumer(

@@ -17,6 +17,8 @@ Rules
 * Everything follows from the events in the store's one order; how they were read in parts changes
   nothing, and events of other runs and lanes change nothing.
 * A frame that was popped while it was at work is followed until its run is over.
+* Behind a base of the root before which its events have gone, it alone speaks: all frames of before
+  were over by then.
 * The texts are those of the histories (history.py), which are those that the models read.
 """
 
@@ -186,6 +188,9 @@ class _Telling:
     def hear(self, speaker: Speaker, event: Event) -> None:
         run_id = event.run_id
         self.updated_at = max(self.updated_at, event.at)
+        if isinstance(event, e.AgentBase) and event.seq > speaker.record.seq + 1:
+            speaker = replace(speaker, takeovers=())
+            self.speakers = {run_id: speaker}
         speaker = self._close(speaker, event)
         record, lines = follow(speaker.record, (event,))
         for line in lines:

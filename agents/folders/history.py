@@ -49,7 +49,7 @@ from hubbub.agents.state.family import FAILURE, describe, reports_to_side
 from hubbub.agents.state.fold import fold
 from hubbub.agents.state.open_calls import awaited
 from hubbub.agents.state.steps import is_said
-from hubbub.agents.state.thread import Thread
+from hubbub.agents.state.thread import EMPTY, Thread
 from hubbub.agents.state.transcript import GIVEN_STEP
 from hubbub.hub import events as e
 from hubbub.hub.addressing import is_from_user
@@ -106,8 +106,11 @@ def _own(record: Record, event: Event, lines: list[Line]) -> Record:
         case e.AgentComplete():
             changes |= {"thread": fold(thread, event), "drafts": {}, "pending": ()}
         case e.AgentBase() if event.seq > record.seq + 1:  # What was before it has gone.
-            thread = fold(thread, event)
-            changes |= {"thread": thread, "pending": (), "in_seq": event.inbox}
+            thread = fold(EMPTY, event)
+            changes |= {
+                "thread": thread, "pending": (), "in_seq": event.inbox, "idle": (), "drafts": {},
+                "took_over": thread.family.has_lent,
+            }  # fmt: skip
         case e.SessionEnd() | e.AgentRestore():
             changes |= {"thread": fold(thread, event), "drafts": {}}
         case _:

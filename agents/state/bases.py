@@ -14,8 +14,8 @@ Rules
 * It is written where a run rests (``is_due``): nothing is under way, asked or waited for, so that
   nobody has to look into the past when the run goes on.  What may last longer than that, and
   begins later (children that wait for variables, or for the next session), is in it.
-* Runs that have had takeover frames write none, nor frames: their conversation is told by all of
-  them, those that have ended too.
+* One that was taken over writes none until every frame has ended, so that what a base stands for is
+  in the store's order before it, also of the conversation's frames; frames write none.
 * The next one is worth it after as many turns as are to be kept, and once a share of what the last
   one holds was said: a run whose context only grows does not write it again and again.
 """
@@ -61,7 +61,7 @@ def is_due(thread: Thread, keep_turns: int) -> bool:
         and thread.terminated is None
         and not thread.origin.frame
         and not thread.family.undecided
-        and not thread.family.has_lent
+        and not any(child.takeover for child in thread.family.children)
     )
 
 

@@ -8,8 +8,8 @@
   next pass does it.
 * Bases are looked at once, in the store's order, a page at a time; whoever opens the store next
   looks at all of them again.
-* Where something waits that came before, or the run cannot be read, it stays for this time: the
-  next base of the run looks again.
+* Where something waits that came before, a frame that was pushed before is not over, or the run
+  cannot be read, it stays for this time: the next base of the run looks again.
 * Nothing goes behind a base at which something waited, which has been taken since: who forks the
   run there is to hear it.
 """
@@ -21,13 +21,14 @@ from typing import Final
 from msgspec import Struct
 
 from hubbub.hub.errors import HubbubError
-from hubbub.hub.events import AgentBase, SessionDropped, SessionPush, SessionTaken
+from hubbub.hub.events import AgentBase, SessionDropped, SessionTaken
 from hubbub.hub.hub import Hub
 from hubbub.hub.store.journal import Commit, Cut
 from hubbub.hub.store.reader import StoreReader, decoded
 from hubbub.hub.store.store import Removed
 from hubbub.runtime.removal.imported import StoreLook
 from hubbub.runtime.removal.measured import MeasuredEvents
+from hubbub.runtime.removal.takeovers import were_over
 
 __all__ = ["OldTurns"]
 
@@ -91,15 +92,12 @@ def _bases_after(store: StoreReader, after: int) -> list[tuple[int, str]]:
 
 
 def _due(store: StoreReader, run_id: str, keep: int, counted: int) -> _Due | None:
-    """What may go of a run; ``None`` for nothing, of one that cannot be read, of one that has
-    ended, which goes as a whole, and of one in which an agent has taken over since its bases:
-    that conversation is told by all turns."""
+    """What may go of a run; ``None`` for nothing, of one that cannot be read, and of one that has
+    ended, which goes as a whole."""
     row = store.row(run_id)
     if row is None or row.status == "ended":
         return None
     try:
-        if store.latest(run_id, (SessionPush.type,)) is not None:
-            return None
         bases = [
             (each.position, base)
             for each in store.bases(run_id)
@@ -108,9 +106,9 @@ def _due(store: StoreReader, run_id: str, keep: int, counted: int) -> _Due | Non
         newest = bases[-1][1].turn if bases else 0
         old = [each for each in bases if newest - each[1].turn >= keep]
         old = [*_without_mail(store, run_id, old)]
+        if not old or not were_over(store, run_id, old[-1][0]):
+            return None
     except HubbubError:  # Whoever drives it tells.
-        return None
-    if not old:
         return None
     position, base = old[-1]
     last = size = 0

@@ -7,11 +7,15 @@ Rules
   says, and cost every step of every run another write.
 * The store is the truth.  What a conversation's lanes say since the last time is read from it, so
   that the order is the store's; the first time, everything is, and compared with the file.
+* Of turns that have gone from the store, behind the root's base, the file keeps what it has: all
+  that stands before what is told from the base on (``_gone``).
 * The rules for damage are those of ``history.jsonl`` (lines.py).
 * Roots of other kinds have no file, but a stack all the same.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 from msgspec import Struct
 
@@ -22,14 +26,22 @@ from hubbub.agents.folders.conversation import (
     seen_with,
     stack_of_context,
 )
-from hubbub.agents.folders.conversation_lines import write_entry
+from hubbub.agents.folders.conversation_lines import Entry, timestamp, write_entry
 from hubbub.agents.folders.stack_frame_meta import StackFrameMeta
 from hubbub.agents.folders.state_file import Record
+from hubbub.agents.state.bases import base_behind_gap
+from hubbub.hub.events import AgentBase, Event
 from hubbub.hub.events.descriptors import UserDescriptor
 from hubbub.hub.store.journal import RunInfo
 from hubbub.runtime.stores.folders.conversation_reader import ConversationReader
 from hubbub.runtime.stores.folders.disk import Disk
-from hubbub.runtime.stores.folders.lines import CONTEXT, Compared, compare, reconcile
+from hubbub.runtime.stores.folders.lines import (
+    CONTEXT,
+    Compared,
+    compare,
+    read_lines,
+    reconcile,
+)
 
 __all__ = ["NAME", "ContextFiles", "Looked", "is_conversation"]
 
@@ -88,11 +100,16 @@ class ContextFiles:
         """The whole conversation beside its file; changes nothing."""
         begun = begin_context(info.run_id)
         events, position = self._conversations.read(begun.speakers, 0)
-        context, entries = follow_context(begun, events)
+        base = _base_behind_gap(info.run_id, events)
+        left = 0 if base is None else events.index(base)
+        context, began = follow_context(begun, events[:left])
+        context, told = follow_context(context, events[left:])
         if not is_conversation(info):
             return Looked(context, position, None)
         data = self._disk.read(f"{path}/{NAME}")
-        return Looked(context, position, compare(data, entries, CONTEXT))
+        if base is not None and data is not None:
+            began = tuple(_gone(read_lines(data, CONTEXT).lines, told, base.at))
+        return Looked(context, position, compare(data, (*began, *told), CONTEXT))
 
     def reconcile(
         self, path: str, info: RunInfo, found: Looked, *, keeps: bool = True
@@ -112,3 +129,26 @@ class ContextFiles:
         self._known[run_id] = known
         while len(self._known) > self._keep:
             self._known.popitem(last=False)
+
+
+def _base_behind_gap(root_run_id: str, events: Iterable[Event]) -> AgentBase | None:
+    """The base of a conversation's root before which others of its records have gone."""
+    own = [event for event in events if event.run_id == root_run_id]
+    seq = base_behind_gap(own)
+    return next((x for x in own if x.seq == seq and isinstance(x, AgentBase)), None)
+
+
+def _gone(found: Sequence[Entry], told: Sequence[Entry], at: int) -> Sequence[Entry]:
+    """Those of the entries found that stand before what is told from a base on.
+
+    They end where that begins.  Where nothing of it is found as it is told, which is damage, or
+    all of it missing, the time of the base (``at``) says which these are.
+    """
+    rows = [write_entry(entry) for entry in found]
+    wanted = [write_entry(entry) for entry in told]
+    for place in range(max(0, len(rows) - len(wanted)), len(rows)):
+        if rows[place] == wanted[0] and rows[place:] == wanted[: len(rows) - place]:
+            return found[:place]
+    moment = timestamp(at)
+    times = map(attrgetter("created_at"), found)
+    return found[: next((place for place, time in enumerate(times) if time > moment), len(found))]

@@ -27,6 +27,7 @@ from hubbub.agents.state.bases import (
     is_due,
     thread_of,
 )
+from hubbub.agents.state.family import Child, Family
 from hubbub.agents.state.fold import fold, fold_all
 from hubbub.agents.state.thread import EMPTY, Thread
 from hubbub.agents.turn.interpret import interpret
@@ -144,6 +145,7 @@ def test_a_context_that_only_grows_is_not_written_again_and_again() -> None:
         {"closing": True},
         {"terminated": 5},
         {"origin": replace(EMPTY.origin, frame=2)},
+        {"family": Family(children=(Child(run_id="r", agent="a", takeover=True),))},
     ],
     ids=lambda changes: next(iter(changes)),
 )

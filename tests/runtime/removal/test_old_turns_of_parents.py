@@ -120,28 +120,3 @@ async def test_a_child_alone_comes_back_below_a_parent_that_was_cut(
     assert await parents(f"sqlite:{other}", ports) == [None]
     shutil.copytree(first, other / "agents" / first.name)
     assert await parents(f"sqlite:{other}", ports) == [None, run_id]
-
-
-@pytest.mark.parametrize("before", [0, TURNS])
-async def test_a_conversation_that_was_taken_over_keeps_all_turns_when_it_is_given_back(
-    before: int, tmp_path: Path, ports: Ports
-) -> None:
-    def main_agent(request: ModelRequest) -> ModelReply:
-        last = request.messages[-1]
-        if isinstance(last, AssistantMessage) or last.content != "the expert":
-            return reply("done")
-        return reply("", call("use_agent", name="expert", message="Ask."))
-
-    expert = Agent(
-        "expert", "You know.", expose_as_tool=True,
-        model=FunctionModel(lambda _: reply("", call("complete", result="known"))),
-    )  # fmt: skip
-    bot = Agent("bot", "You serve.", model=FunctionModel(main_agent), agents=["expert"])
-    store, numbers = f"sqlite:{tmp_path / 'store'}", list(map(str, range(TURNS)))
-    async with Runtime([bot, expert], store=store, ports=ports, retention=KEPT) as rt:
-        for text in (*numbers[:before], "the expert", *numbers[before:]):
-            run = await rt.start("bot", text, session_key="chat")
-            assert (await run.result()).output == "done"
-        await anyio.sleep(120)
-        assert not await gap_of(rt, run.run_id)
-    assert problems(store) == []
