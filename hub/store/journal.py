@@ -148,7 +148,8 @@ class Delivery(Struct, eq=False):
 
 class FoundRun(Struct, frozen=True, kw_only=True):
     """A run of a ``FoundTree``; ``waiting`` are numbers of its in lane, and so is what it has
-    ``accepted``, by source and key."""
+    ``accepted``, by source and key.  ``settled`` is the same of items that have gone: what each
+    said, as a number."""
 
     new: NewRun
     created_at: int
@@ -156,6 +157,7 @@ class FoundRun(Struct, frozen=True, kw_only=True):
     inbox: Literal["open", "closing", "terminated", "ended"]
     waiting: frozenset[int] = frozenset()
     accepted: Mapping[tuple[str, str], int] = {}
+    settled: Mapping[tuple[str, str], int] = {}
 
 
 class FoundTree(Struct, frozen=True, kw_only=True):

@@ -68,7 +68,7 @@ class Writes(Struct, Generic[R]):
     """Created or changed."""
     taken: list[tuple[R, int]] = field(default_factory=list)
     """Numbers of items that wait no more."""
-    accepted: dict[tuple[R, str, str], InLane] = field(default_factory=dict)
+    accepted: dict[tuple[R, str, str], InLane | Settled] = field(default_factory=dict)
     """By run, source and key."""
     notes: dict[str, str] = field(default_factory=dict)
     gone: list[R] = field(default_factory=list)
@@ -239,6 +239,8 @@ class Ledger(Generic[R]):
             row = rows[run.new.run_id]
             row.status, row.inbox = run.status, run.inbox
             self.writes.rows[row] = None
+            for (source, key), number in run.settled.items():
+                self.writes.accepted[row, source, key] = Settled(number)
             self._rows.readdress(row)
         commit.written.extend(tree.events)
         return True

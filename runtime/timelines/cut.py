@@ -16,7 +16,7 @@ Rules
   then have gone with their old turns.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Final
 
@@ -58,6 +58,8 @@ class CutRun(Struct, frozen=True):
     """What has closed it, taken or not."""
     at: int = 0
     """The time of its last record (µs)."""
+    settled: Mapping[tuple[str, str], int] = {}
+    """By source and key, what items said that were accepted and have gone (``AcceptedRow``)."""
 
 
 class CutTree(Struct, frozen=True):
@@ -193,7 +195,10 @@ class _Cut:
 
     def _checked(self) -> CutTree:
         for run_id, run in self._runs.items():
-            self._check(run_id, run)
+            base = first_behind_gap(self._store, run_id)
+            self._check(run_id, run, base)
+            if 0 < base <= run.lane.seq:
+                self._runs[run_id] = replace(run, settled=self._settled(run_id))
         return CutTree(self._seq, self._runs, self._events, tuple(self._asked))
 
     def _rows(self) -> Iterator[EventRow]:
@@ -286,8 +291,12 @@ class _Cut:
             raise StoreFailed(self._store.place, f"{problem.what}: {problem.remedy}")
         self._put(event)
 
-    def _check(self, run_id: str, run: CutRun) -> None:
-        if run_id != self._root.run_id and run.lane.seq < first_behind_gap(self._store, run_id):
+    def _settled(self, run_id: str) -> Mapping[tuple[str, str], int]:
+        known = self._store.accepted(run_id)
+        return {(each.source, each.key): each.number for each in known if each.number}
+
+    def _check(self, run_id: str, run: CutRun, base: int) -> None:
+        if run_id != self._root.run_id and run.lane.seq < base:
             raise NoFork(run_id, "its records of then have gone with its old turns; fork later")
         if run.lane.has_ended:
             return

@@ -17,7 +17,8 @@ Rules
   works on it.
 * Calls that were under way are lost calls: who goes on with the run treats them as after a crash.
 * What waited in an inbox waits there, in order; but for what would have ended the root.
-* What was accepted under a key is known by it: the same again is a duplicate.
+* What was accepted under a key is known by it, also where it has gone with the run's old turns: the
+  same again is a duplicate.
 """
 
 import re
@@ -126,6 +127,10 @@ class _Renamed:
         may be words."""
         minted = [re.escape(old).encode() for old in names if is_minted(old)]
         self._minted = re.compile(b"|".join(minted)) if minted else None
+
+    def id_of(self, text: str) -> str:
+        """What may be the id of a run: the other one, if it is."""
+        return self._names.get(text, text)
 
     def of(self, event: _E) -> _E:
         """An event with other ids."""
@@ -316,6 +321,10 @@ class _Over:
             created_at=opened.at, status=_status(self._thread, has_ended=lane.has_ended),
             inbox="ended" if lane.has_ended and closes != "terminated" else closes,  # type: ignore[arg-type]
             waiting=frozenset(waiting),
+            settled={
+                (self._renamed.id_of(source), key): number
+                for (source, key), number in self._run.settled.items()
+            },
         )  # fmt: skip
 
     def _descriptor(self) -> Descriptor | None:

@@ -19,6 +19,7 @@ from hubbub.hub.logs import log
 from hubbub.hub.masking import words_of
 from hubbub.hub.store.journal import Commit, Cut, RunInfo
 from hubbub.hub.store.ledger import Ledger, Writes
+from hubbub.hub.store.ledger_row import Settled
 from hubbub.runtime.stores.sql.connection import SqlConnection
 from hubbub.runtime.stores.sql.rows import REQUESTS, Depths, Row, StoredRows, depths_of
 from hubbub.runtime.stores.sql.snapshots import KeptSnapshots
@@ -220,9 +221,12 @@ class LedgerWriter(ABC):
         if writes.accepted:
             places = {(run, seq): at for at, run, _, lane, seq, *_ in events if lane == "in"}
             changes.accepted = [
-                (row.number, source, key, places[row.number, item.seq])
+                (
+                    row.number, source, key,
+                    -item.number if isinstance(item, Settled) else places[row.number, item.seq],
+                )
                 for (row, source, key), item in writes.accepted.items()
-            ]
+            ]  # fmt: skip
 
     def _in_hub_lane(self, event: Event) -> tuple[Any, ...]:
         body = _body_of(event)

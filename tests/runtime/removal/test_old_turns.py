@@ -250,6 +250,29 @@ async def test_a_fork_goes_on_from_what_is_left(store: str, ports: Ports) -> Non
         assert problems(store) == []
 
 
+async def test_a_fork_knows_what_was_accepted_in_turns_that_have_gone(
+    store: str, ports: Ports
+) -> None:
+    """And a fork of that one does; one of how the run began does not."""
+    async with Runtime(agents(), store=store, ports=ports, retention=KEPT) as rt:
+        run_id = await talk(rt, 0, 20)
+        await pass_over(rt)
+        first = base_behind_gap(await events_of(rt, run_id))
+        fork = await rt.fork(run_id, first)
+        for of in (fork, await rt.fork(fork.run_id)):
+            again = await rt.hub.send_to_run(of.run_id, Message("number 1", key="k1"))
+            assert again.duplicate
+            other = await rt.hub.send_to_run(of.run_id, Message("something else", key="k1"))
+            assert not other.accepted and "key reused" in other.reason
+            assert (await of.ask(Message("number 19", key="k20"))).output == "It is noted."
+        with pytest.raises(CallerError, match="has gone with the run's old turns"):
+            await fork.ask(Message("number 1", key="k1"))
+        anew = await rt.fork(run_id, 0)
+        assert (await anew.ask(Message("number 1", key="k1"))).output == "It is noted."
+    if store != "memory":
+        assert problems(store) == []
+
+
 async def test_an_export_has_what_is_left_and_another_store_takes_it(
     tmp_path: Path, ports: Ports
 ) -> None:
