@@ -17,7 +17,7 @@ from hubbub.hub.snapshots.draft import SnapshotDraft
 from hubbub.hub.store.journal import Addressing, Commit, LoadedRun, RunInfo, Selection
 from hubbub.hub.store.reader import StoreReader
 from hubbub.hub.store.sharing import Sharing, sharing_of
-from hubbub.hub.store.store import RemovesTrees, Store, removals_of, snapshots_of
+from hubbub.hub.store.store import RemovesTrees, Store, cuts_lanes, removals_of, snapshots_of
 from hubbub.hub.task_host import TaskHost
 
 __all__ = ["LateJournal"]
@@ -52,6 +52,10 @@ class LateJournal:
     def removals(self) -> RemovesTrees | None:
         """The inner store's; that trees go is a commit, which waits as any other."""
         return removals_of(self._inner)
+
+    @property
+    def cuts_lanes(self) -> bool:
+        return cuts_lanes(self._inner)
 
     @property
     def tip(self) -> int:
