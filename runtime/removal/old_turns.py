@@ -106,7 +106,7 @@ def _due(store: StoreReader, run_id: str, keep: int, counted: int) -> _Due | Non
         newest = bases[-1][1].turn if bases else 0
         old = [each for each in bases if newest - each[1].turn >= keep]
         old = [*_without_mail(store, run_id, old)]
-        if not old or not were_over(store, run_id, old[-1][0]):
+        if not old or not were_over(store, run_id, *old[-1]):
             return None
     except HubbubError:  # Whoever drives it tells.
         return None

@@ -1,23 +1,21 @@
 """``were_over``: whether the frames of a conversation had said their last by one of its bases."""
 
-from hubbub.hub.events import SessionPush
+from hubbub.agents.state.bases import family_of
+from hubbub.hub.events import AgentBase, SessionPush
 from hubbub.hub.store.reader import StoreReader, decoded
 
 __all__ = ["were_over"]
 
 
-def were_over(store: StoreReader, run_id: str, position: int) -> bool:
-    """Whether all frames that a run, and each of these, has pushed before a position, ended before
-    it: what comes behind it is told without them.
+def were_over(store: StoreReader, run_id: str, position: int, base: AgentBase) -> bool:
+    """Whether all frames that a run, and each of these, has pushed before its base, which stands at
+    a position, ended before that: what comes behind it is told without them.
 
-    Raises ``StoreFailed`` for an event that cannot be read.
+    Raises ``StoreFailed`` for an event that cannot be read, and ``BadValue`` for such a base.
     """
-    todo = [run_id]
+    todo = [run_id] if family_of(base).has_lent else []
     while todo:
-        pusher = todo.pop()
-        if store.latest(pusher, (SessionPush.type,)) is None:
-            continue
-        for row in store.event_rows((pusher,), until=position):
+        for row in store.event_rows((todo.pop(),), until=position):
             if row.type != SessionPush.type:
                 continue
             event = decoded(store, row.position, row.body)

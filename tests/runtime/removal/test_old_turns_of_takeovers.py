@@ -3,6 +3,7 @@ old turns go as those of any other, and its folder keeps the conversation as it 
 
 import json
 import shutil
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,7 @@ from hubbub.hub.store.reader import StoreReader, events_in
 from hubbub.runtime.inspection.check import StoreCheck
 from hubbub.runtime.models.scripted import FunctionModel, reply
 from hubbub.runtime.remembered.snapshots import thread_of
-from hubbub.runtime.removal.measured import MeasuredEvents
-from hubbub.runtime.removal.old_turns import OldTurns
+from hubbub.runtime.removal import old_turns
 from hubbub.runtime.stores.folders.conversation_reader import ConversationReader
 
 pytestmark = pytest.mark.anyio
@@ -274,28 +274,66 @@ async def test_what_is_missing_at_the_end_is_added(
     assert told(store, run_id)[: len(lines)] == lines and problems(store) == []
 
 
+async def cut_with(rt: Runtime, run_id: str, around: Callable[[bool], Awaitable[None]]) -> None:
+    """Have turns of a run go; ``around`` is called before each commit by which some do, and after
+    it (``True``)."""
+    assert rt._passes is not None and rt._passes._old_turns is not None
+    passes = rt._passes._old_turns
+    inner = passes._commit
+
+    async def commit(cut: Commit) -> None:
+        await around(False)
+        await inner(cut)
+        await around(True)
+
+    passes._commit = commit
+    assert await gap_of(rt, run_id) > 0
+    passes._commit = inner
+
+
 @pytest.mark.parametrize("then", [[], ["one", "finish"]])
 async def test_an_agent_may_take_over_while_turns_are_about_to_go(
     then: list[str], tmp_path: Path, ports: Ports
 ) -> None:
     """Between the look at what may go and the commit by which it goes."""
     store = f"sqlite:{tmp_path / 'store'}"
-    async with open_runtime(store, ports, Retention(keep_turns=3, ended="1d")) as rt:
+    async with open_runtime(store, ports) as rt:
         run_id = await converse(rt, NUMBERS)
-        passes = rt._passes
-        assert passes is not None and rt.hub.removed is not None
+        said = ["the expert", *then]
 
-        async def commit(cut: Commit) -> None:
-            await converse(rt, ["the expert", *then])
-            await passes._commit(cut)
+        async def take_over(has_gone: bool) -> None:
+            if said and not has_gone:
+                await converse(rt, said)
+                said.clear()
 
-        late = OldTurns(3, rt.hub, passes._look, commit, lambda _: {})
-        passes._old_turns = None
-        await late.make_pass(MeasuredEvents(keeps_all=False), rt.hub.removed)
-        assert base_behind_gap(await rt.hub.read(run_id)) > 0
+        await cut_with(rt, run_id, take_over)
         assert problems(store) == []
         await converse(rt, [*([] if then else ["finish"]), *NUMBERS])
     assert problems(store) == []
+
+
+async def test_its_folder_is_sound_after_each_commit_by_which_turns_go(
+    tmp_path: Path, ports: Ports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(old_turns, "STEP", 10, raising=False)
+    store = f"sqlite:{tmp_path / 'store'}"
+    async with open_runtime(store, ports, None) as rt:
+        await converse(rt, [line for way in WAYS.values() for line in (*way, "number 1")])
+    async with open_runtime(store, ports) as rt:
+        run_id = await converse(rt, NUMBERS)
+
+        async def look(has_gone: bool) -> None:
+            assert problems(store) == []
+            if has_gone:
+                found.append(len(await rt.hub.read(run_id)))
+
+        found: list[int] = []
+        await cut_with(rt, run_id, look)
+        assert found
+    lines = told(store, run_id)
+    async with open_runtime(store, ports) as rt:
+        await converse(rt, [*WAYS["it is stopped"], "number 1"])
+    assert problems(store) == [] and told(store, run_id)[: len(lines)] == lines
 
 
 async def test_a_conversation_that_an_agent_has_keeps_its_turns_until_it_gives_it_back(
