@@ -9,6 +9,9 @@ Rules
   So concurrent steps of different names may come in any order, and of one name none may.
 * A child is found by what was asked of it (agents/state/call_order.py), in whatever order.
 * A message is on record once it is consumed, and once only, however often it is redelivered.
+* Where consumed messages are passed over (``redelivered=False``), nothing that was done for one of
+  them is found for another: while a message is handled only what came behind the last consumed one
+  is.  Its steps are numbered on from those.
 * A model's calls that no result is on record of get one now: nobody else will give it.
 * The children and these calls are part of what the run has come to (``CodeThread``), and so of its
   snapshots.  Results of steps and messages are as many as the run is long: they are read when the
@@ -42,6 +45,8 @@ class Recorded(Struct, frozen=True):
     """Values of steps, each with its name and occurrence, from 1."""
     messages: list[e.SessionMessage]
     """What was consumed, in order, marked as redelivered."""
+    places: list[int]
+    """Of each of these, how many of the steps came before it."""
 
 
 class Spawned(Struct, frozen=True, gc=False):
@@ -58,6 +63,7 @@ def recall(events: Iterable[Event]) -> Recorded:
     """What ``events``, a part of the run's own lane, say of its earlier executions."""
     steps: list[tuple[tuple[str, int], Json]] = []
     messages: list[e.SessionMessage] = []
+    places: list[int] = []
     for event in events:
         match event:
             case e.AgentRecord():
@@ -68,7 +74,8 @@ def recall(events: Iterable[Event]) -> Recorded:
                     for item in event.items
                     if isinstance(item, e.SessionMessage)
                 ]
-    return Recorded(steps, messages)
+                places += [len(steps)] * (len(messages) - len(places))
+    return Recorded(steps, messages, places)
 
 
 def with_spawned(spawned: tuple[Spawned, ...], event: e.AgentChild) -> tuple[Spawned, ...]:

@@ -102,6 +102,9 @@ class CodeThread(Struct, frozen=True, gc=False, omit_defaults=True):
     """How many results of steps there are in its lane."""
     consumed: int = 0
     """How many messages it has consumed."""
+    handled: tuple[int, int] = (0, 0)
+    """How many children that it finds again, and answers, were on record when it consumed the last
+    one: they were for messages that are done with."""
 
     @property
     def depth(self) -> int:
@@ -182,8 +185,12 @@ def _taken(thread: CodeThread, event: e.SessionTaken) -> CodeThread:
     for item in event.items:
         match item:
             case e.SessionMessage():
-                consumed = thread.consumed + 1
-                thread = replace(thread, consumed=consumed, causes=(), has_progressed=True)
+                consumed, handled = thread.consumed + 1, thread.handled
+                if thread.spawned or thread.answers:
+                    handled = len(thread.spawned), len(thread.answers)
+                thread = replace(
+                    thread, consumed=consumed, handled=handled, causes=(), has_progressed=True
+                )
             case e.SessionOpen() if thread.opened is None:
                 area = with_files(thread.area, item.files) if item.files else thread.area
                 thread = replace(thread, opened=item, area=area, limits=item.limits)

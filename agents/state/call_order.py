@@ -10,6 +10,7 @@ Rules
   in the same order each time: there a call in the place of another one cannot go on.  The result
   of the recorded one may not be its own, and a new one may do a second time what is done.
 * Records of before identities were kept are found by their numbers.
+* Those that are ``passed`` over a call does not find, nor does it come in the place of one.
 
 The number of a call is how many were made before it, refused ones included, plus one; unless that
 is the number of a record.
@@ -17,7 +18,7 @@ is the number of a record.
 
 import hashlib
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
@@ -90,10 +91,13 @@ class CallOrder:
         self._count = 0
         self._keys: set[str] = set()
 
-    def place(self, identity: str, *, in_order: bool = False) -> CallPlace:
+    def place(
+        self, identity: str, *, in_order: bool = False, passed: Collection[int] = ()
+    ) -> CallPlace:
         """Which call comes next; raises ``BadValue`` for a key that a call has had already.
 
-        ``in_order``: all calls so far, this one included, were made by one task.
+        ``in_order``: all calls so far, this one included, were made by one task.  ``passed`` are
+        the numbers of records that it does not find.
         """
         is_keyed = identity.startswith(_KEY)
         if is_keyed:
@@ -103,10 +107,15 @@ class CallOrder:
             self._keys.add(identity)
         self._count += 1
         here = self._left.get(self._count)
+        if here is not None and here.number in passed:
+            here = None
         if here is not None and not here.identity:
             return self._found(here.number)
         if same := self._by_identity.get(identity):
-            return self._found(same.popleft())
+            found = next((number for number in same if number not in passed), 0)
+            if found:
+                same.remove(found)
+                return self._found(found)
         if here is not None and here.in_order and in_order and not is_keyed:
             return CallPlace(here.number, is_new=False, is_other=True)
         number = self._count if self._count not in self._taken else self._last + 1

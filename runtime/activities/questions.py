@@ -111,12 +111,13 @@ class Question:
 class RecordedQuestions:
     """What a tool's call asks on record, or a code agent, or a step of one.
 
-    ``prompt_ids`` is how the ids of all its prompts begin; the number of each follows.
+    ``prompt_ids`` is how the ids of all its prompts begin; the number of each follows.  The first
+    ones that are answered, ``handled``, are not found where one ``passes`` over them.
     """
 
-    __slots__ = ("_hub", "_order", "_prompt_ids", "_run")
+    __slots__ = ("_handled", "_hub", "_order", "_prompt_ids", "_run")
 
-    def __init__(self, run: AskingRun, hub: RunHub, prompt_ids: str) -> None:
+    def __init__(self, run: AskingRun, hub: RunHub, prompt_ids: str, handled: int = 0) -> None:
         self._run = run
         self._hub = hub
         self._prompt_ids = prompt_ids
@@ -130,14 +131,18 @@ class RecordedQuestions:
             else:
                 recorded.append(RecordedCall(each.ordinal, each.identity))
         self._order = CallOrder(recorded, withdrawn)
+        first = run.thread.answers[:handled]
+        self._handled = frozenset(
+            [x.ordinal for x in first if x.prompt_id == f"{prompt_ids}{x.ordinal}"]
+        )
 
-    async def ask(self, asked: Question) -> Any:
+    async def ask(self, asked: Question, *, passes: bool = False) -> Any:
         """Ask a person in the run's name, or find the answer on record.
 
         Raises ``PromptTimeout``, and ``PromptClosed`` where the question has ended without an
         answer.
         """
-        place = self._order.place(asked.identity)
+        place = self._order.place(asked.identity, passed=self._handled if passes else ())
         prompt_id = f"{self._prompt_ids}{place.number}"
         found = find_answer(self._run.thread.answers, prompt_id)
         if found is None:

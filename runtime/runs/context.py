@@ -178,7 +178,8 @@ class RunContext:
         once more and in order, with ``redelivered`` set; then those it had not, the one at hand
         at the crash among them.  With ``redelivered=False`` it gets only these: for code that keeps
         in ``kv`` or ``files`` what it has made of the others, and so goes on at once however long
-        it has lived.  Raises ``InboxInUse`` while another reader waits, and
+        it has lived.  While it handles one of these, it finds no step, child or answer that was for
+        another one.  Raises ``InboxInUse`` while another reader waits, and
         ``InsideStep`` where a message is taken inside of a step.
         """
         self._steps.check_here("ctx.messages")

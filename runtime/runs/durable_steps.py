@@ -27,9 +27,10 @@ from hubbub.hub.texts import check_labels
 from hubbub.hub.values import Json, encode_value
 from hubbub.runtime.activities.questions import Question, RecordedQuestions
 from hubbub.runtime.activities.recorder import IN_ITS_LOOP
+from hubbub.runtime.kernel.current_run import CURRENT_READER
 from hubbub.runtime.kernel.handle import Run
 from hubbub.runtime.runs.code_scope import CodeScope
-from hubbub.runtime.runs.earlier import Earlier
+from hubbub.runtime.runs.earlier import Earlier, PassedOver
 from hubbub.runtime.runs.inside_step import AT_WORK, refuse_inside_step
 from hubbub.runtime.runs.step_tasks import SoleTask, StepTasks
 
@@ -44,7 +45,7 @@ _AT_ONCE: Final = (
 class DurableSteps:
     """Counts what the function does, and finds what earlier executions have left of it."""
 
-    __slots__ = ("_function", "_made", "_resumes", "_run", "_spawned", "earlier")
+    __slots__ = ("_function", "_handled", "_made", "_resumes", "_run", "_spawned", "earlier")
 
     def __init__(self, run: CodeScope, thread: CodeThread, *, resumes: bool) -> None:
         self._run = run
@@ -53,6 +54,8 @@ class DurableSteps:
         self.earlier: Earlier | None = None
         """What earlier executions have left on record."""
         self._spawned = thread.spawned
+        self._handled = thread.handled
+        """How many of these, and of answers, were for messages that are done with."""
         self._function = 0
         """The task that the function is called in."""
         self._made: _Made | None = None
@@ -64,15 +67,24 @@ class DurableSteps:
     def _so_far(self) -> "_Made":
         """What the function has done.  An agent that only reads its messages has none of it."""
         if self._made is None:
-            self._made = _Made(self._function, self._spawned)
+            self._made = _Made(self._function, self._spawned, self._handled[0])
         return self._made
+
+    def _is_passed_over(self) -> bool:
+        """Whether the current code handles a message behind consumed ones that it did not want."""
+        if self.earlier is None:
+            return False
+        token = CURRENT_READER.get()
+        return isinstance(token, PassedOver) and token.earlier is self.earlier
 
     def finish(self) -> None:
         """The function has returned: say which of its children it has not asked for again."""
         if not self._spawned:
             return
         made = self._so_far()
-        if left := made.children.left:
+        is_passed = self.earlier is not None and self.earlier.is_passed_over
+        passed = made.passed if is_passed else ()
+        if left := [number for number in made.children.left if number not in passed]:
             found = [made.recorded[number].run_id for number in left]
             log.warning(
                 "children.not_found", run_id=self._run.lane.run_id, children=found,
@@ -99,7 +111,8 @@ class DurableSteps:
         identity = _child_identity(asked, name, input) if key is None else keyed(key)
         made = self._so_far()
         in_order = made.task.is_alone()
-        place = made.children.place(identity, in_order=in_order)
+        passed = made.passed if self._is_passed_over() else ()
+        place = made.children.place(identity, in_order=in_order, passed=passed)
         if place.is_new:
             try:
                 found = run.shared.others.spawn(
@@ -133,9 +146,12 @@ class DurableSteps:
         made.task.notice()
         if self._resumes and not made.step_tasks.may_make(name):
             raise BadValue(f"step {name!r}", _AT_ONCE)
-        number = made.steps[name] = made.steps.get(name, 0) + 1
         made.step_tasks.under_way(name)
         try:
+            number = made.steps.get(name, 0) + 1
+            if self.earlier is not None and self._is_passed_over():
+                number = max(number, 1 + await self.earlier.handled_steps(name))
+            made.steps[name] = number
             value = None if self.earlier is None else await self.earlier.find_step(name, number)
             if value is not None:
                 return step_value(name, value, type_)
@@ -160,8 +176,10 @@ class DurableSteps:
         questions = made.questions.get(place)
         if questions is None:
             prompt_ids = f"{self._run.lane.run_id}.ask_{place}"
-            questions = made.questions[place] = RecordedQuestions(self._run, hub, prompt_ids)
-        return await questions.ask(question)
+            questions = made.questions[place] = RecordedQuestions(
+                self._run, hub, prompt_ids, self._handled[1]
+            )
+        return await questions.ask(question, passes=self._is_passed_over())
 
     async def _perform(self, name: str, number: int, function: Callable[[], Any]) -> Json:
         token = AT_WORK.set((self._run.lane.run_id, name, number))
@@ -190,9 +208,11 @@ class DurableSteps:
 class _Made:
     """What an execution has done so far, and which children it may find."""
 
-    __slots__ = ("children", "questions", "recorded", "step_tasks", "steps", "task")
+    __slots__ = ("children", "passed", "questions", "recorded", "step_tasks", "steps", "task")
 
-    def __init__(self, function: int, spawned: tuple[Spawned, ...]) -> None:
+    def __init__(self, function: int, spawned: tuple[Spawned, ...], handled: int) -> None:
+        self.passed = frozenset([child.number for child in spawned[:handled]])
+        """Those that were for messages that are done with."""
         self.recorded = {child.number: child for child in spawned}
         self.children = CallOrder(
             RecordedCall(number, child.identity, child.in_order)

@@ -18,7 +18,7 @@ from hubbub.hub.store.journal import Selection
 from hubbub.hub.values import Json
 from hubbub.runtime.runs.code_scope import CodeScope
 
-__all__ = ["PAGE", "Earlier"]
+__all__ = ["PAGE", "Earlier", "PassedOver"]
 
 PAGE: Final = 500
 """Events that are read at once."""
@@ -27,7 +27,10 @@ PAGE: Final = 500
 class Earlier:
     """The consumed messages and the results of steps that one execution has not come to yet."""
 
-    __slots__ = ("_messages", "_position", "_reading", "_records", "_run", "_steps", "_unread")
+    __slots__ = (
+        "_consumed", "_handled", "_messages", "_position", "_reading", "_records", "_run", "_since",
+        "_steps", "_unread", "is_passed_over",
+    )  # fmt: skip
 
     def __init__(
         self, run: CodeScope, thread: CodeThread, events: Sequence[Event] | None = None
@@ -37,7 +40,15 @@ class Earlier:
         self._steps: dict[tuple[str, int], Json] = {}
         self._messages: deque[SessionMessage] = deque()
         self._records, self._unread = thread.records, thread.consumed
-        """How many results and messages have not been read."""
+        """How many results have not been read, and messages not been yielded or passed over."""
+        self._consumed = thread.consumed
+        """How many messages have not been read, passed over or not."""
+        self._handled: dict[str, int] = {}
+        """By name, the number of the last step before the last message that was read."""
+        self._since: dict[str, int] = {}
+        """The same of those behind that."""
+        self.is_passed_over = False
+        """Whether the execution has passed over the messages that it had not had."""
         self._position = 0
         self._reading = anyio.Lock(fast_acquire=True)
         if events is not None:
@@ -61,6 +72,7 @@ class Earlier:
         """The execution wants none of them."""
         self._messages.clear()
         self._unread = 0
+        self.is_passed_over = True
 
     async def read_messages(self) -> None:
         """Read on until there is a message, or will be none."""
@@ -82,6 +94,13 @@ class Earlier:
         while place not in self._steps and self._records > 0:
             await self._read_on(self._position)
         return self._steps.pop(place, None)
+
+    async def handled_steps(self, name: str) -> int:
+        """The number of the last step of that name before the last message that was consumed; 0
+        where there is none."""
+        while self._records > 0 or (self._since and self._consumed > 0):
+            await self._read_on(self._position)
+        return self._handled.get(name, 0)
 
     async def _read_on(self, position: int) -> None:
         """Read the page behind a position, unless another task has meanwhile."""
@@ -107,6 +126,23 @@ class Earlier:
         found = recall(events)
         steps = found.steps[: max(self._records, 0)]
         self._records -= len(found.steps)
+        read = min(len(found.messages), self._consumed)
+        done = found.places[read - 1] if read > 0 else 0
+        if read > 0:
+            self._handled.update(self._since)
+            self._since.clear()
+        self._handled.update(place for place, _ in steps[:done])
+        self._since.update(place for place, _ in steps[done:])
+        self._consumed -= read
         self._steps.update(steps)
         self._messages += found.messages[: max(self._unread, 0)]
         self._unread -= len(found.messages)
+
+
+class PassedOver:
+    """The token of a reader for which consumed messages were passed over."""
+
+    __slots__ = ("earlier",)
+
+    def __init__(self, earlier: Earlier) -> None:
+        self.earlier = earlier

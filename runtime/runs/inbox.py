@@ -17,7 +17,7 @@ from hubbub.hub.values import check_seconds
 from hubbub.runtime.activities.recorder import IN_ITS_LOOP
 from hubbub.runtime.kernel.current_run import CURRENT_READER
 from hubbub.runtime.runs.code_scope import CodeScope
-from hubbub.runtime.runs.earlier import Earlier
+from hubbub.runtime.runs.earlier import Earlier, PassedOver
 from hubbub.runtime.runs.inside_step import refuse_inside_step
 
 __all__ = ["InboxReader", "MessageStream", "RunInbox"]
@@ -26,7 +26,7 @@ __all__ = ["InboxReader", "MessageStream", "RunInbox"]
 class RunInbox:
     """What a code run has been sent and has not read yet."""
 
-    __slots__ = ("earlier", "messages", "reader", "run")
+    __slots__ = ("earlier", "messages", "passed", "reader", "run")
 
     def __init__(self, run: CodeScope) -> None:
         self.run = run
@@ -35,6 +35,8 @@ class RunInbox:
         self.reader: InboxReader | None = None
         self.earlier: Earlier | None = None
         """What an earlier execution has consumed, which comes first."""
+        self.passed: Earlier | None = None
+        """The same, where the code wants none of it."""
 
     @property
     def is_awaited(self) -> bool:
@@ -110,6 +112,8 @@ class RunInbox:
                 raise InboxInUse(self.run.lane.run_id)
             self.reader.consume()
         self.reader = reader
+        if self.passed is not None:
+            reader.token = PassedOver(self.passed)
 
     def read(self, *, for_handler: bool) -> "InboxReader":
         """The reader of a subscription; raises ``InboxInUse`` and ``InsideStep``."""
@@ -126,9 +130,11 @@ class RunInbox:
         """The reader of ``ctx.messages``; raises ``InboxInUse`` and ``BadValue``."""
         check_seconds("idle_timeout", idle_timeout)
         stream = MessageStream(self, idle_timeout)
+        passed = None if redelivered else self.earlier
+        self.passed = self.passed or passed
         self.open_reader(stream)
-        if self.earlier is not None and not redelivered:
-            self.earlier.pass_over_messages()
+        if passed is not None:
+            passed.pass_over_messages()
             self.earlier = None
         return stream
 
@@ -153,7 +159,7 @@ class InboxReader:
         self._inbox = inbox
         self._run = inbox.run
         self._is_handlers = is_handlers
-        self.token = object()
+        self.token: object = object()
         """It, for code that handles its messages and may outlive it."""
         self._current: SessionMessage | None = None
         self._for_others = self.is_waiting = False
