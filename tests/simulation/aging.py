@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import anyio
 from msgspec import Struct, field
+from simulation.lasting import turns_went_rightly, undue_turns
 from support.retention_model import SECOND, kept_by, micros, trees_of
 
 from hubbub import AgentDefinition, Retention, RunContext, RunState, agent, tool
@@ -153,6 +154,11 @@ class Aging(Struct):
             """What no limit keeps has gone, when passes have been made since."""
             if self.ended_at and self.retention is not None:
                 yield from _wrongly_kept(history, self.retention, self.ended_at)
+                yield from undue_turns(history, self.retention, self.ended_at)
+
+        def turns_went_right(history: History) -> Iterator[str]:
+            """What has gone of runs that live was to go, and nothing of them is another one."""
+            yield from turns_went_rightly(history, self.retention)
 
         def holes_told(history: History) -> Iterator[str]:
             """Who reads behind misses what has gone, is told so, and misses nothing else."""
@@ -170,7 +176,10 @@ class Aging(Struct):
                 if each.event in ("retention.failed", "retention.kept"):
                     yield str(each)
 
-        return went_rightly, stays_rightly, holes_told, ended_in_silence, passes_sound
+        return (
+            went_rightly, turns_went_right, stays_rightly, holes_told, ended_in_silence,
+            passes_sound,
+        )  # fmt: skip
 
     async def rest(self, live: World) -> None:
         """Have passes be made over what is at rest, and look whether what is kept is whole."""
@@ -186,9 +195,10 @@ async def contents_kept(live: World) -> None:
     """What the events that are kept say of files is there."""
     history = await live.read()
     gone = {run_id for tree in history.gone for run_id in tree.run_ids}
+    cut = {x.event.id for tree in history.gone if tree.cut is not None for x in tree.events}
     blobs = live.hub.ports.blobs
     for event in history.events:
-        if event.run_id in gone:
+        if event.run_id in gone or event.id in cut:
             continue
         for ref in kept_contents(event):
             found = await blobs.get(event.root_run_id, ref.digest)
@@ -232,6 +242,9 @@ def _wrongly_gone(history: History, aging: Aging) -> Iterator[str]:
     pruned = {number: retention for retention, number in aging.pruned}
     gone: set[int] = set()
     for number, tree in enumerate(history.gone):
+        if tree.cut is not None:
+            gone.update(x.position for x in tree.events)
+            continue
         there = {x: by_place[x] for x in sorted(by_place) if x <= tree.tip and x not in gone}
         trees, root = trees_of([*there.values()]), tree.root_run_id
         size = sum(len(encode_event(x)) for x in there.values())
@@ -251,7 +264,8 @@ def _wrongly_gone(history: History, aging: Aging) -> Iterator[str]:
 
 def _wrongly_kept(history: History, retention: Retention, at: int) -> Iterator[str]:
     gone = {run_id for tree in history.gone for run_id in tree.run_ids}
-    there = [x for x in history.events if x.run_id not in gone and x.at <= at]
+    cut = {x.event.id for tree in history.gone if tree.cut is not None for x in tree.events}
+    there = [x for x in history.events if x.run_id not in gone and x.at <= at and x.id not in cut]
     if not retention.removes or not there:
         return
     later = {x.root_run_id for x in history.events if x.at > at}

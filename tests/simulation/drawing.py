@@ -18,6 +18,7 @@ from simulation.forking import ForkDrawn, drawn_forks
 from simulation.hasty import hasty_steps
 from simulation.hooked_users import hooked_steps, provide
 from simulation.kept import check_store
+from simulation.lasting import kept_turns_of, lasting_steps
 from simulation.limited import Raised, raised, raises, tree_limits
 from simulation.own_invariants import LAST_QUESTION
 from simulation.own_world import CHILDREN, LASTING, NO_TEXT, TALKERS, OwnWorld, spoken
@@ -99,6 +100,8 @@ class Drawn(Struct, frozen=True, kw_only=True):
     """What draws the limits of its agents' turns, and of their runs."""
     raised: tuple[Raised, ...] = ()
     is_aging: bool = False
+    has_turns: bool = False
+    """Whether there is a long conversation, whose old turns go."""
     prunings: tuple[tuple[int, Retention, bool], ...] = ()
     """After which steps the process leaves, or is killed, and its store is pruned, by what."""
     forks: tuple[ForkDrawn, ...] = ()
@@ -124,7 +127,8 @@ def drawn(seed: int) -> Drawn:
         hostile=_hostile(seed, len(steps)),
     )  # fmt: skip
     world = _with_hasty(_with_approvals(_with_hooks(_with_raisers(_with_more(world)))))
-    return _with_forks(_with_age(_with_limits(_with_crowd(_with_several(world)))))
+    world = _with_age(_with_limits(_with_crowd(_with_several(world))))
+    return _with_forks(_with_turns(world))
 
 
 def _with_age(world: Drawn) -> Drawn:
@@ -140,6 +144,24 @@ def _with_age(world: Drawn) -> Drawn:
         prunings = tuple(_pruning(random, len(steps)) for _ in range(random.randint(1, 3)))
         world = structs.replace(world, store="sqlite")
     return structs.replace(world, steps=steps, options=options, prunings=prunings, is_aging=True)
+
+
+def _with_turns(world: Drawn) -> Drawn:
+    """From some worlds old turns of runs that live go, and processes die meanwhile."""
+    random = Random(f"turns of own world {world.seed}")
+    if random.random() < 0.8:
+        return world
+    first = sum(isinstance(each, Open) for each in world.steps)
+    more = lasting_steps(random, first, spoken, may_kill=not world.has_more)
+    faults = world.faults
+    if not world.has_more:
+        lives = [random.randint(0, 8) for _ in range(random.randint(0, 4))]
+        faults = (*faults, *(_crash(random, 30, life) for life in lives))
+    retention = kept_turns_of(random, world.options.get("retention"))
+    return structs.replace(
+        world, steps=(*world.steps, *more), faults=faults, is_aging=True, has_turns=True,
+        options={**world.options, "retention": retention},
+    )  # fmt: skip
 
 
 def _pruning(random: Random, steps: int) -> tuple[int, Retention, bool]:
@@ -310,6 +332,7 @@ def lived(world: Drawn) -> History:
         options=world.options,
         limits_of_turns=world.limits_of_turns,
         is_aging=world.is_aging,
+        has_turns=world.has_turns,
         has_forks=bool(world.forks),
     )
     own.aging.retention = world.options.get("retention")

@@ -182,8 +182,9 @@ def _cut(
 ) -> Iterator[tuple[str, str, int]]:
     """How many events of each lane of the old tree there were at the record, at the least."""
     own = history.own[made.of_run_id]
+    by_seq = {x.seq: x.id for x in own}  # Of a fork the first ones may have gone before.
     if made.seq is None:
-        ended = next((x.seq for x in own if _ends(x)), len(own) + 1) - 1
+        ended = next((x.seq for x in own if _ends(x)), max(by_seq, default=0) + 1) - 1
         is_over = any(
             isinstance(x, e.SessionClose | e.SessionTerminate)
             for x in history.events[: made.tip]
@@ -191,14 +192,14 @@ def _cut(
         )
         if is_over:
             ended = 0
-        mark = own[ended - 1].id if ended else ""
+        mark = by_seq.get(ended, "")
         if mark and not is_over:
             # What there was when it was asked for, at the least.
             places = {x.id: place for place, x in enumerate(history.events)}
-            last = [x for x in own[:ended] if places[x.id] < made.tip]
+            last = [x for x in own if x.seq <= ended and places[x.id] < made.tip]
             mark = last[-1].id if last else ""
     else:
-        mark = own[made.seq - 1].id if made.seq else ""
+        mark = by_seq.get(made.seq, "")
     counts = {(run_id, lane): 0 for run_id in names for lane in ("own", "in")}
     for event in history.events if mark else ():
         if (event.run_id, event.lane) in counts:
@@ -217,13 +218,18 @@ def _ends(event: Event) -> bool:
 
 
 def begins_as_it_was(history: History) -> Iterator[str]:
-    """A fork has the records of the old tree up to the one it was made of, and their messages."""
+    """A fork has the records of the old tree up to the one it was made of, and their messages; but
+    for those that had gone."""
+    gone = {x.event.id for each in history.gone if each.cut is not None for x in each.events}
     for made in _made(history):
         names = _pairs(history, made)
         for old, lane, count in _cut(history, made, names):
             new = names[old]
             lanes = history.own if lane == "own" else history.inbox
-            ours, theirs = lanes.get(new, ())[:count], lanes.get(old, ())[:count]
+            ours, theirs = lanes.get(new, ()), lanes.get(old, ())[:count]
+            there = {x.seq for x in ours}
+            theirs = [x for x in theirs if x.seq in there or x.id not in gone]
+            ours = ours[: len(theirs)]
             if len(ours) < len(theirs):
                 yield f"run {new} has {len(ours)} events in {lane}, run {old} had {len(theirs)}"
             for one, other in zip(ours, theirs, strict=False):

@@ -15,6 +15,7 @@ models keep nothing: the same request gets the same answer, in every life of the
     thrower         raises what is no error (``raisers``)
     hooked vault reader    have hooks, and variables (``hooked``)
     dozer           reads behind what is removed (``aging``)
+    mate            stays with a conversation whose old turns go (``lasting``)
     several twice   has tasks that run at once, and what they start (``several``)
 
 In some worlds main, its children and those that take over have tools that a person must approve
@@ -41,6 +42,7 @@ from simulation.hasty import hasty
 from simulation.hooked import Watched
 from simulation.hooked_invariants import hooked_invariants
 from simulation.kept import lanes_sound
+from simulation.lasting import MATE, mate
 from simulation.limited import limits_of_turns
 from simulation.own_invariants import (
     SECRET,
@@ -116,6 +118,8 @@ class OwnWorld(Struct, kw_only=True):
     """Whether there is an agent whose tasks run at once."""
     is_aging: bool = False
     """Whether trees go from its store."""
+    has_turns: bool = False
+    """Whether main has a child that stays as long as its conversation."""
     has_forks: bool = False
     options: Mapping[str, Any] = {}
     limits_of_turns: int | None = None
@@ -141,6 +145,7 @@ class OwnWorld(Struct, kw_only=True):
         more += RAISERS if self.has_raisers else ()
         more += (dwell,) if self.has_crowd else ()
         more += (send_off,) if self.is_aging else ()
+        more += (MATE,) if self.has_turns else ()
         asking = self.approved.tools() if self.has_approvals else ()
         agents = [*_agents(model, (*more, *asking), asking), shop, hasty, self._watcher()]
         if self.has_raisers:
@@ -149,6 +154,8 @@ class OwnWorld(Struct, kw_only=True):
             agents += self.several.agents()
         if self.is_aging:
             agents += self.aging.agents()
+        if self.has_turns:
+            agents.append(mate(model, *TOOLS, config("ask")))
         hooks: tuple[Hook, ...] = ()
         if self.has_hooks:
             agents += self.hooked.agents(model, note)

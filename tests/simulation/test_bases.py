@@ -50,7 +50,7 @@ def _say_the_same(whole: list[Event]) -> int:
             base = base_of(before, _work_of(whole[:place]).run)
             assert base is not None
             alone = [replace(base, seq=place + 1, lane="own"), *whole[place:]]
-            assert replace(fold_all(EMPTY, alone), based=(0, 0)) == thread
+            assert replace(fold_all(EMPTY, alone), based=(0, 0)) == replace(thread, based=(0, 0))
             assert state_after(alone) == fold_all(EMPTY, alone)
             assert waited(thread, alone) == waited(thread, whole)
             assert causes_of(alone) == causes_of(whole)

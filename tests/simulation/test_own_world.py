@@ -16,8 +16,9 @@ from hubbub.hub.events import SessionPromptEnd
 
 SUITE = max(examples(60), 20)
 """Worlds that the suite lives; the first ones, so that a failure has the same seed everywhere."""
-SEEDS = (0, 24, 41)
-"""Of worlds from which trees go, beside runs at work and at rest, and in which runs are forked."""
+SEEDS = (0, 11, 24, 41)
+"""Of worlds from which trees go, and old turns, beside runs at work and at rest, and in which runs
+are forked."""
 SOON = {"heard_before_written", "message_out_of_order", "terminal_twice"}
 """Bugs that show themselves in the first worlds.  The others are long searches."""
 
@@ -74,6 +75,19 @@ def test_the_worlds_hold_what_they_are_for() -> None:
     assert sum(life.end == "crashed" for history in histories for life in history.lives) > 20
     gone = [tree for history in histories for tree in history.gone]
     assert len(gone) > 40 and any(len(tree.runs) > 1 for tree in gone)
+    cuts = [each for each in gone if each.cut is not None]
+    run_ids = {each.cut.run_id for each in cuts if each.cut is not None}
+    infos = {run_id: info for history in histories for run_id, info in history.runs.items()}
+    assert {infos[run_id].agent for run_id in run_ids} >= {"main", "mate", "timed", "keeper"}
+    assert any(infos[run_id].parent_run_id for run_id in run_ids)
+    ends = {
+        history.lives[each.life].end
+        for history in histories
+        for each in history.gone
+        if each.cut is not None
+    }
+    assert ends >= {"left", "killed", "crashed"}
+    assert any(history.bases for history in histories), "forks of runs whose old turns had gone"
     forks = [fork for history in histories for fork in history.forks if fork.status == "accepted"]
     of_forks = {fork.run_id for fork in forks} & {fork.of_run_id for fork in forks}
     assert len(forks) > 20 and of_forks and any(fork.seq for fork in forks)

@@ -2,14 +2,18 @@
 
 import logging
 from collections.abc import Iterator
+from typing import Any
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 from simulation.drawing import drawn, lived
 from support.profiles import portion
 from support.snapshots import every
 
 from hubbub.agents.code.lifecycle import CodeThread, fold_code, fold_code_all
 from hubbub.agents.snapshots.thread_text import decode_thread, encode_thread
+from hubbub.agents.state.bases import thread_of
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import EMPTY, Thread
 from hubbub.agents.turn.crash_limit import questions, waited
@@ -42,7 +46,15 @@ def test_a_world_with_a_snapshot_of_every_record_lives_the_same_life() -> None:
             every(patch, 1)
             history = lived(drawn(seed))
         if drawn(seed).store == "memory":  # Others take a turn to keep one, which moves the rest.
-            assert history.events == without.events, seed
+            assert [*map(_said, history.events)] == [*map(_said, without.events)], seed
+
+
+def _said(event: e.Event) -> Any:
+    """An event, and what a base says instead of its text: that may name a default, or leave it
+    out."""
+    if isinstance(event, e.AgentBase):
+        return replace(event, thread_json=msgspec.Raw(b"")), thread_of(event)
+    return event
 
 
 def test_from_any_snapshot_on_a_lane_says_what_all_of_it_says() -> None:

@@ -29,6 +29,7 @@ from hubbub.hub.store.store import (
     DropsContents,
     RemovesTrees,
     Store,
+    cuts_lanes,
     drops_of,
     removals_of,
     snapshots_of,
@@ -46,9 +47,9 @@ class DyingJournal:
 
     ``on_death`` is called at that moment, once, whatever the loop is doing: it cancels what is to
     be cancelled and must not raise.  ``on_tree`` is called before a commit is passed on that has a
-    whole tree go, or come in.  ``die_at`` names the commit (from 1) at which the death comes, and
-    ``when`` and ``sectors`` say how, as in ``Crash``; ``torn`` is ``before`` except for a
-    ``TornStore``.
+    whole tree go, or old turns of a run, or has a tree come in.  ``die_at`` names the commit (from
+    1) at which the death comes, and ``when`` and ``sectors`` say how, as in ``Crash``; ``torn`` is
+    ``before`` except for a ``TornStore``.
     Put a ``LateJournal`` around it for commits that take their time: what it still holds is lost.
     """
 
@@ -116,7 +117,8 @@ class DyingJournal:
             if self._when == "before" and not self._under_way:
                 self.die()
             return
-        if self._on_tree is not None and (commit.gone or commit.found is not None):
+        is_of_tree = commit.gone or commit.cut is not None or commit.found is not None
+        if self._on_tree is not None and is_of_tree:
             self._on_tree(commit)
         self.commits += 1
         self._under_way += 1
@@ -194,6 +196,10 @@ class DyingJournal:
     @property
     def removals(self) -> RemovesTrees | None:
         return self if removals_of(self.inner) is not None else None
+
+    @property
+    def cuts_lanes(self) -> bool:
+        return cuts_lanes(self.inner)
 
     @property
     def drops(self) -> DropsContents | None:

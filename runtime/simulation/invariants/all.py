@@ -191,8 +191,9 @@ def _is_dropped(stop: Event, own: Iterable[Event]) -> bool:
 def replay_equals_live(history: History) -> Iterator[str]:
     """What the journal comes to is what was lived: nothing was heard or thought that it lacks.
 
-    * Lanes are numbered from 1 without a gap; a durable event that listeners were given is in the
-      store, the same, and was given once a life, in the store's order.
+    * Lanes are numbered from 1 without a gap, but for what was never there before the base of a
+      fork; a durable event that listeners were given is in the store, the same, and was given once
+      a life, in the store's order.
     * Folding a run's own lane gives the state it has in memory, and what the store says of
       its address: its agent, whether it is parked, how much waits.
     """
@@ -202,8 +203,10 @@ def replay_equals_live(history: History) -> Iterator[str]:
         return
     for run_id, live in history.live.items():
         own = history.own.get(run_id, ())
-        seq = history.live_seq.get(run_id, len(own))
-        thread = history.threads.get(run_id) if seq == len(own) else fold_all(EMPTY, own[:seq])
+        last = own[-1].seq if own else 0
+        seq, thread = history.live_seq.get(run_id, last), history.threads.get(run_id)
+        if seq != last:
+            thread = fold_all(EMPTY, [event for event in own if event.seq <= seq])
         if thread is not None and thread != live:
             fields = ", ".join(_differences(thread, live))
             yield f"run {run_id} has another state in memory than in the journal: {fields}"
@@ -223,10 +226,15 @@ def replay_equals_live(history: History) -> Iterator[str]:
 def _numbers(history: History) -> Iterator[str]:
     for lanes in (history.own, history.inbox):
         for run_id, lane in lanes.items():
-            for wanted, event in enumerate(lane, 1):
-                if event.seq != wanted:
-                    yield f"run {run_id} has {event.id} where {event.lane} {wanted} is due"
+            base, last = history.bases.get(run_id), 0
+            for event in lane:
+                if base is not None:
+                    first = base.seq if event.lane == "own" else base.inbox + 1
+                    last = first - 1 if last < first - 1 and event.seq >= first else last
+                if event.seq != last + 1:
+                    yield f"run {run_id} has {event.id} where {event.lane} {last + 1} is due"
                     break
+                last = event.seq
 
 
 def _heard(history: History) -> Iterator[str]:

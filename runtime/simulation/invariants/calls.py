@@ -191,6 +191,8 @@ def _reports(
 def _went_unheard(history: History, parent: str | None, event: Event) -> bool:
     """Whether a result was refused by a parent that is over, and the process died just then, or
     that was before the run was forked."""
+    if event.id in history.forked and parent in history.bases:
+        return True
     if parent is None or _is_live(history, parent):
         return False
     if event.id in history.forked:

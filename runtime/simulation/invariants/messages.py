@@ -40,6 +40,8 @@ def no_message_lost(history: History) -> Iterator[str]:
         end = ends.get(run_id)
         for item in inbox:
             place = (run_id, item.seq)
+            if _is_behind(history, item):
+                continue
             taken, told = records.pop(place, ()), letters[place]
             if len(taken) > 1:
                 yield f"{_what(item)} was taken {len(taken)} times: {_ids(taken)}"
@@ -63,10 +65,13 @@ def order_kept(history: History) -> Iterator[str]:
     overtakes what was said before that was asked.
     """
     last: dict[tuple[str, str, bool, bool], int] = {}
-    asked: dict[str, e.SessionPrompt] = {}
-    for event in history.events:
+    asked: dict[str, tuple[int, e.SessionPrompt]] = {}
+    came: dict[Place, int] = {}
+    for place, event in enumerate(history.events):
+        if event.lane == "in":
+            came[event.run_id, event.seq] = place
         if isinstance(event, e.SessionPrompt):
-            asked[event.prompt_id] = event
+            asked[event.prompt_id] = place, event
         elif isinstance(event, e.SessionPromptEnd):
             asked.pop(event.prompt_id, None)
         if not isinstance(event, e.SessionTaken):
@@ -74,8 +79,10 @@ def order_kept(history: History) -> Iterator[str]:
         for item in event.items:
             if not isinstance(item, SessionMessage) or not item.seq or command_of(item):
                 continue
-            is_answer = any(
-                x.root_run_id == event.root_run_id and x.at <= item.at for x in asked.values()
+            since = came.get((item.run_id, item.seq), -1)
+            is_answer = any(  # Clocks jump, and may say otherwise than the store.
+                x.root_run_id == event.root_run_id and (x.at <= item.at or shown < since)
+                for shown, x in asked.values()
             )
             sender = (item.run_id, item.source, is_from_user(item), is_answer)
             if item.seq < last.get(sender, 0):
@@ -126,6 +133,12 @@ def _dead_letters(history: History) -> Counter[Place]:
     """How many letters there are of what was accepted; what was refused has no number."""
     messages = (letter.message for letter in history.dead_letters)
     return Counter((x.run_id, x.seq) for x in messages if x is not None and x.seq)
+
+
+def _is_behind(history: History, item: InLane) -> bool:
+    """Whether an item had come before the base that its run goes on from: nothing waited then."""
+    base = history.bases.get(item.run_id)
+    return base is not None and item.seq <= base.inbox
 
 
 def _without_outcome(history: History, end: Event, items: list[InLane]) -> Iterator[str]:
@@ -207,7 +220,10 @@ def _waiting(history: History) -> Mapping[str, list[InLane]]:
         own = history.own.get(run_id, ())
         if not own or _is_end(own[-1]):
             continue
-        items = [item for item in inbox if (run_id, item.seq) not in records]
+        items = [
+            item for item in inbox
+            if (run_id, item.seq) not in records and not _is_behind(history, item)
+        ]  # fmt: skip
         if items:
             found[run_id] = items
     return found

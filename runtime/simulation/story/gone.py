@@ -1,4 +1,5 @@
-"""``Gone``: a tree of runs that a retention, or a pruning, has had go from the store of a world.
+"""``Gone``: a tree of runs that a retention, or a pruning, has had go from the store of a world, or
+old turns of one run.
 
 A history tells of it all the same: ``with_gone`` puts its events where they were.
 """
@@ -8,14 +9,14 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from hubbub.hub.events import Event
-from hubbub.hub.store.journal import RunInfo
+from hubbub.hub.store.journal import Cut, RunInfo
 from hubbub.hub.store.reader import Stored, StoreReader, decoded, info_of
 
-__all__ = ["Gone", "gone_tree", "really_gone", "with_gone"]
+__all__ = ["Gone", "gone_tree", "gone_turns", "really_gone", "with_gone"]
 
 
 class Gone(Struct, frozen=True, kw_only=True):
-    """A tree as it was when it went."""
+    """A tree as it was when it went; or, with ``cut``, old turns of a run that lives."""
 
     root_run_id: str
     life: int
@@ -25,8 +26,10 @@ class Gone(Struct, frozen=True, kw_only=True):
     tip: int
     """The position of the last event in the store by then."""
     runs: tuple[RunInfo, ...]
+    """Those that are not there any more."""
     events: tuple[Stored, ...]
     """Its events, and where they stood."""
+    cut: Cut | None = None
 
     @property
     def run_ids(self) -> frozenset[str]:
@@ -45,6 +48,22 @@ def gone_tree(store: StoreReader, run_ids: Sequence[str], *, life: int, at: int)
         root_run_id=rows[0].root_run_id if rows else run_ids[0], life=life, at=at, tip=store.tip,
         runs=tuple(map(info_of, rows)), events=events,
     )  # fmt: skip
+
+
+def gone_turns(store: StoreReader, cut: Cut, *, life: int, at: int) -> Gone:
+    """Old turns of a run that are about to go."""
+    row = store.row(cut.run_id)
+    lanes = [
+        Stored(each.position, event)
+        for each in store.event_rows((cut.run_id,))
+        if (event := decoded(store, each.position, each.body)).lane != "hub"
+    ]
+    own = {x.event.seq: place for place, x in enumerate(lanes) if x.event.lane == "own"}
+    went = lanes[own[1] + 1 : own[cut.seq]] if {1, cut.seq} <= own.keys() else []
+    root = cut.run_id if row is None else row.root_run_id
+    return Gone(
+        root_run_id=root, life=life, at=at, tip=store.tip, runs=(), events=tuple(went), cut=cut
+    )
 
 
 def really_gone(stored: Sequence[Stored], gone: Sequence[Gone]) -> list[Gone]:
@@ -68,10 +87,11 @@ def with_gone(
     last.update((info.run_id, None) for info in infos)
     runs = {info.run_id: info for info in infos}
     events, before = [*stored], list[Event]()
-    for tree in gone:
+    for place, tree in enumerate(gone):
         runs |= {x.run_id: x for x in tree.runs if last[x.run_id] is tree}
+        whole = tree if tree.cut is None else _with_run(gone[place:], tree.cut.run_id)
         for each in tree.events:
-            if last[each.event.run_id] is tree:
+            if last[each.event.run_id] is whole:
                 events.append(each)
             else:
                 before.append(each.event)
@@ -81,3 +101,8 @@ def with_gone(
         began.setdefault(each.event.run_id, place)
     order = sorted(runs, key=lambda run_id: began.get(run_id, len(events)))
     return events, {run_id: runs[run_id] for run_id in order}, before
+
+
+def _with_run(later: Sequence[Gone], run_id: str) -> Gone | None:
+    """The tree with which a run has gone since; ``None`` for one that is there."""
+    return next((tree for tree in later if run_id in tree.run_ids), None)

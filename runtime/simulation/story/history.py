@@ -4,7 +4,7 @@
     heard     what listeners were told, life by life: durable and not, deltas left out
     sent      what users said, and what became of it
     skipped   what they would have said to runs that were never opened
-    gone      the trees that a retention had go; their events are among ``events``
+    gone      the trees, and old turns, that a retention had go; their events are in ``events``
     forks     the runs that users had go on from records of others
     requests  every model call
     lives     the processes: when each began, how it ended
@@ -22,6 +22,7 @@ from typing import Any, Final, Literal, TypeAlias
 from msgspec import Struct, field, structs
 
 from hubbub.agents.model import ModelRequest
+from hubbub.agents.state.bases import base_behind_gap
 from hubbub.agents.state.fold import fold_all
 from hubbub.agents.state.thread import EMPTY, Thread
 from hubbub.hub import events as e
@@ -200,6 +201,18 @@ class History(Struct, kw_only=True, dict=True):
         """Everything that ever entered the inbox of each run."""
         return self._lanes("in")
 
+    @cached_property
+    def bases(self) -> Mapping[str, e.AgentBase]:
+        """The base that each of those runs goes on from of which nothing was ever there before it:
+        forks of runs whose old turns had gone."""
+        found = {run_id: base_behind_gap(own) for run_id, own in self.own.items()}
+        return {
+            run_id: event
+            for run_id, seq in found.items()
+            for event in self.own[run_id]
+            if seq and event.seq == seq and isinstance(event, e.AgentBase)
+        }
+
     def set_stored(
         self,
         events: Sequence[Event],
@@ -208,7 +221,7 @@ class History(Struct, kw_only=True, dict=True):
     ) -> None:
         """Set the contents of the store."""
         self.events, self.runs, self.waiting = events, runs, waiting
-        for derived in ("own", "inbox", "threads"):
+        for derived in ("own", "inbox", "bases", "threads"):
             self.__dict__.pop(derived, None)
 
     @cached_property

@@ -6,6 +6,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
+from hubbub.agents.state.bases import thread_of
 from hubbub.agents.state.fold import fold
 from hubbub.agents.state.spending import NOTHING_SPENT, Spent, with_event
 from hubbub.agents.state.thread import EMPTY, Thread
@@ -75,8 +76,11 @@ def _problems(history: History, allowed: Allowances) -> Iterator[str]:
         return
     has_times = not any(isinstance(x, ClockJump) for x in history.faults)
     book = _Book(allowed, has_times=has_times, unrestored=frozenset(_unrestored(history)))
+    begun = {base.id: base for base in history.bases.values()}
     for event in own:
         yield from book.problems(event)
+        if event.id in begun:
+            book.begin(begun[event.id])
         book.add(event)
     if not history.is_settled:
         return
@@ -145,6 +149,15 @@ class _Book:
         self._since: dict[str, int] = {}
         self.known: dict[str, tuple[str, ...]] = {}
         """By run in a session: what was used up when it was last decided what to do."""
+
+    def begin(self, base: e.AgentBase) -> None:
+        """Count what a run had used by the base that it goes on from."""
+        thread = thread_of(base)
+        if not base.parent_run_id:
+            self._trees[base.run_id] = thread.limits
+        for key in (("run", base.run_id), ("tree", base.root_run_id)):
+            self._spent[key] += thread.spent
+            self._worked[key] += base.worked / 1e6
 
     def add(self, event: Event) -> None:
         """Count an event."""

@@ -32,7 +32,7 @@ from hubbub.runtime.simulation.injection.plan import Plan
 from hubbub.runtime.simulation.injection.power_loss import TornStore
 from hubbub.runtime.simulation.injection.wrappers import listeners
 from hubbub.runtime.simulation.story.faults import Crash, WorldFault
-from hubbub.runtime.simulation.story.gone import gone_tree
+from hubbub.runtime.simulation.story.gone import gone_tree, gone_turns
 from hubbub.runtime.simulation.story.history import Heard, History, Life
 from hubbub.runtime.simulation.story.setup import Setup
 from hubbub.runtime.simulation.world.process import Process
@@ -182,10 +182,13 @@ class Processes:
                 return
             reader, now = store.reader(), self._ports.clock.now()
             try:
-                tree = gone_tree(reader, commit.gone, life=life.number, at=now)
+                if commit.cut is None:
+                    gone = gone_tree(reader, commit.gone, life=life.number, at=now)
+                else:
+                    gone = gone_turns(reader, commit.cut, life=life.number, at=now)
             finally:
                 reader.close()
-            self._history.gone.append(tree)
+            self._history.gone.append(gone)
 
         journal = DyingJournal(
             store,

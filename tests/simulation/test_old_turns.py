@@ -1,0 +1,74 @@
+"""Worlds whose old turns go: ``simulate(…, Setup.of(…, retention=Retention(keep_turns=…)))``."""
+
+import pytest
+from support.profiles import portion
+
+from hubbub import Agent, FunctionModel, Limits, Retention
+from hubbub.hub import events as e
+from hubbub.runtime.simulation import Crash, History, Setup, World, simulate
+from hubbub.runtime.simulation.story.faults import WorldFault
+from hubbub.runtime.simulation.story.history import StoreName
+
+STORES: tuple[StoreName, ...] = ("memory", "late", "sqlite")
+TURNS = 8
+
+
+def setup() -> Setup:
+    bot = Agent("bot", "You answer.", model=FunctionModel(lambda _: "Noted.", latency=1.0))
+    retention = Retention(ended=1_000, keep_turns=2)
+    return Setup.of(bot, retention=retention, limits=Limits(model_calls=100, seconds=10_000))
+
+
+async def talk(world: World) -> str:
+    """A conversation of some turns, the old ones of which have gone when it is at rest."""
+    run_id = await world.open("bot", "number 0", user="ann")
+    for turn in range(1, TURNS):
+        await world.wait(10)
+        await world.say(run_id, f"number {turn}", user="ann", key=f"k{turn}")
+    await world.wait(300)
+    return run_id
+
+
+def cuts(history: History) -> int:
+    return sum(each.cut is not None for each in history.gone)
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_history_tells_of_turns_that_have_gone(store: StoreName) -> None:
+    async def scenario(world: World) -> None:
+        await talk(world)
+
+    history = simulate(scenario, setup, store=store)
+    (run_id,) = history.runs
+    assert cuts(history) and not history.bases
+    assert [x.seq for x in history.own[run_id]] == [*range(1, len(history.own[run_id]) + 1)]
+    heard = [x.content for x in history.inbox[run_id] if isinstance(x, e.SessionMessage)]
+    assert heard == [f"number {turn}" for turn in range(1, TURNS)]
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_fork_of_what_is_left_keeps_all_invariants(store: StoreName) -> None:
+    async def scenario(world: World) -> None:
+        run_id = await talk(world)
+        fork = await world.fork(run_id, user="ben")
+        again = await world.fork(fork, user="ben")
+        for each in (fork, again):
+            assert (await world.say(each, "number 1", key="k1", user="ann")).status == "duplicate"
+            await world.say(each, "and now?", user="ben")
+
+    history = simulate(scenario, setup, store=store)
+    assert {*history.bases} == {made.run_id for made in history.forks}
+    assert all(history.said(run_id)[-1] == "Noted." for run_id in history.runs)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_turns_go_once_whichever_commit_the_process_dies_at(when: str) -> None:
+    async def scenario(world: World) -> None:
+        await talk(world)
+
+    whole = simulate(scenario, setup)
+    for commit in portion(range(2, whole.lives[0].commits)):  # The first one opens the run.
+        faults: list[WorldFault] = [Crash(commit=commit, when=when)]  # type: ignore[arg-type]
+        history = simulate(scenario, setup, faults=faults)
+        places = [x.position for each in history.gone for x in each.events]
+        assert cuts(history) and len(places) == len({*places})
