@@ -308,6 +308,9 @@ def _disturbed(history: History, retention: Retention | None) -> Iterator[str]:
             is_resting = isinstance(event, e.AgentPark | e.AgentComplete | e.SessionPush)
             at_work = busy.setdefault(root, set())
             (at_work.discard if is_resting else at_work.add)(event.run_id)
+        base = history.bases.get(event.run_id)
+        if base is not None and event.id == base.id:
+            del waits[event.run_id]  # What had come before was taken by then.
         if event.lane == "in":
             waits[event.run_id] += 1
         elif isinstance(event, e.SessionTaken | e.SessionDropped):
@@ -336,6 +339,7 @@ def _untold_holes(history: History, listened: Listened) -> Iterator[str]:
     if listened.after == "start":
         last = -1
     gaps: list[e.HubGap] = []
+    has_times = not any(isinstance(fault, ClockJump) for fault in history.faults)
     for event in listened.events:
         if isinstance(event, e.HubGap):
             gaps.append(event)
@@ -360,7 +364,8 @@ def _untold_holes(history: History, listened: Listened) -> Iterator[str]:
                 if missing.id not in went:
                     yield f"a reader has missed {missing.id} before {event.id}, which is kept"
                     break
-                is_since = went[missing.id] > listened.at  # Else it was not there for it.
+                # Else it was not there for it.
+                is_since = has_times and went[missing.id] > listened.at
                 if is_since and not any(gap.at >= went[missing.id] for gap in gaps):
                     yield f"a reader was not told of a hole with {missing.id} before {event.id}"
                     break

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 from simulation.aging import aging_steps, drawn_retention, prune_at_rest
 from simulation.approved import answer_late, approval_steps
 from simulation.crowded import crowded_steps
-from simulation.forking import ForkDrawn, drawn_forks
+from simulation.forking import ForkDrawn, drawn_forks, last_forks
 from simulation.hasty import hasty_steps
 from simulation.hooked_users import hooked_steps, provide
 from simulation.kept import check_store
@@ -177,6 +177,8 @@ def _with_forks(world: Drawn) -> Drawn:
     if random.random() < 0.7:
         return world
     forks = drawn_forks(random, len(world.steps), _program, spoken)
+    if world.has_turns:
+        forks += last_forks(len(world.steps))
     return structs.replace(world, forks=forks)
 
 
@@ -336,6 +338,7 @@ def lived(world: Drawn) -> History:
         has_forks=bool(world.forks),
     )
     own.aging.retention = world.options.get("retention")
+    own.forking.has_turns = world.has_turns
 
     async def own_scenario(live: World) -> None:
         own.plan, own.aging.clock = live.plan, live.clock

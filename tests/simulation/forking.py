@@ -18,7 +18,8 @@ from hubbub.runtime.simulation import World
 from hubbub.runtime.simulation.story.history import ForkMade, History
 
 __all__ = [
-    "ForkDrawn", "Forking", "drawn_forks", "forked_from", "forks_invariants", "originals",
+    "ForkDrawn", "Forking", "drawn_forks", "forked_from", "forks_invariants", "last_forks",
+    "originals",
 ]  # fmt: skip
 
 _OPENINGS: Final = (e.SessionOpen, e.AgentStart, e.SessionTaken)
@@ -65,6 +66,15 @@ def drawn_forks(random: Random, steps: int, program: Any, spoken: Any) -> tuple[
     return tuple(sorted(found, key=lambda each: each.step))
 
 
+def last_forks(steps: int) -> tuple[ForkDrawn, ...]:
+    """Forks of what old turns have gone of by then, which are told again what that was told."""
+    return tuple(
+        ForkDrawn(step=steps - 1, what=what, which=which, part=-1.0)
+        for number in range(3)
+        for what, which in (("fork", 2 * number), ("resend", -1))
+    )
+
+
 def _fork(random: Random, step: int, number: int, program: Any, spoken: Any) -> ForkDrawn:
     part = random.choice((-1.0, -1.0, random.random(), random.random(), random.random(), 1.0))
     return ForkDrawn(
@@ -79,6 +89,8 @@ class Forking(Struct):
     """The forks of a world, in order."""
 
     made: list[str] = field(default_factory=list)
+    has_turns: bool = False
+    """Whether old turns go: then what was said first is said again, too."""
 
     async def do(self, live: World, drawn: ForkDrawn, opened: Sequence[str]) -> None:
         """Do what was drawn."""
@@ -130,7 +142,7 @@ class Forking(Struct):
         """Say again under its key what was said to the run that was forked."""
         of = next(x.of_run_id for x in live.history.forks if x.run_id == fork)
         said = [x for x in live.history.sent if x.verb == "say" and x.key and x.run_id == of]
-        for each in said[-2:]:
+        for each in (*said[:1], *said[-1:]) if self.has_turns else said[-2:]:
             await live.say(fork, each.text, user=each.user, key=each.key)
 
 

@@ -1,7 +1,7 @@
 """What must hold of the project's own world, besides what must hold of every world."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from simulation.forking import forked_from, originals
@@ -55,14 +55,24 @@ def untold_gaps(history: History, told: Sequence[Event]) -> Iterator[str]:
 
 
 def accepted_once(history: History) -> Iterator[str]:
-    """What is sent again under its key is in the inbox once (H-09)."""
+    """What is sent again under its key is in the inbox once (H-09), also where it has gone."""
+    olds = forked_from(history) if history.bases else {}
     for run_id, inbox in history.inbox.items():
         seen: dict[tuple[str, str], str] = {}
-        for item in inbox:
+        for item in (*_gone_before(history, run_id, olds), *inbox):
             if isinstance(item, e.SessionMessage) and item.key:
                 first = seen.setdefault((item.source, item.key), item.id)
                 if first != item.id:
                     yield f"run {run_id}: {item.id} has the key {item.key!r} of {first}"
+
+
+def _gone_before(history: History, run_id: str, olds: Mapping[str, str]) -> Iterator[Event]:
+    """What had come to the run that one is a fork of, and had gone before its base."""
+    base, old = history.bases.get(run_id), olds.get(run_id)
+    if base is not None and old is not None:
+        there = {item.seq for item in history.inbox[run_id]}
+        items = (*_gone_before(history, old, olds), *history.inbox[old])
+        yield from (x for x in items if x.seq <= base.inbox and x.seq not in there)
 
 
 def fired_once(history: History) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 from unittest.mock import patch
 
 from msgspec import structs
+from simulation.planted_turns import TURNS, WORLDS_OF_TURNS
 
 from hubbub.agents.definitions.variables import resolve
 from hubbub.agents.state.call_order import CallOrder
@@ -599,7 +600,7 @@ PLANTED: Final[Mapping[str, Plant]] = {
         children_report_to_the_old,
         child_left_behind,
     )
-}
+} | TURNS
 
 WORLDS: Final[Mapping[str, int]] = {
     **dict.fromkeys(PLANTED, 30),
@@ -614,5 +615,6 @@ WORLDS: Final[Mapping[str, int]] = {
     "orphan_tool_use": 80,
     "pop_then_inject": 200,
     "lost_while_read": 1_300,
+    **WORLDS_OF_TURNS,
 }
 """How many worlds it may take to find each, from seed 0 on."""

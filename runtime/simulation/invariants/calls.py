@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from hubbub.agents.model import AssistantMessage, ModelRequest
+from hubbub.agents.state.bases import thread_of
 from hubbub.hub import events as e
 from hubbub.hub.events import Event
 from hubbub.runtime.models.http.messages import UserTurn, conversation
@@ -169,11 +170,13 @@ def _reports(
     child = f"child {opening.run_id} of run {opening.parent_run_id}"
     ends = {x.session: x for x in own if isinstance(x, e.SessionEnd)}
     end = own[-1] if own and isinstance(own[-1], e.AgentComplete) else None
+    base = history.bases.get(opening.run_id)
+    before = thread_of(base).session if base is not None else 0
     for session, count in Counter(x.session for x in found).items():
         what = f"session {session}" if session else "the end"
         if count > 1:
             yield f"{child}: {what} is reported {count} times"
-        elif session not in ends and (session or end is None):
+        elif session not in ends and (session > before or (not session and end is None)):
             yield f"{child}: {what} is reported, but has not come"
     if sum(x.final for x in found) > 1:
         yield f"{child}: its end is reported {sum(x.final for x in found)} times"
