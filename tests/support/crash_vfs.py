@@ -16,7 +16,7 @@ import itertools
 import random
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -176,6 +176,13 @@ class CrashDisk:
         self.sync(new)
         self.operate("write")
         self.files[name] = new
+
+    def make_room(self, name: str, size: int) -> None:
+        """Make a file longer by zeros, as the store does with its log; not where that fails."""
+        if (file := self.files.get(name)) is not None:
+            with suppress(apsw.Error):
+                self.operate("grow")
+                file.write(len(file.seen), bytes(size))
 
     def delete(self, name: str, *, is_synced: bool) -> None:
         self.operate("delete")

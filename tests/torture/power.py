@@ -191,6 +191,8 @@ class _Life:
                 self._write(writer, batches.next())
                 if draw.random() < 0.15:
                     writer.checkpoint()
+                if draw.random() < 0.15:
+                    self.disk.make_room(f"{PATH}-wal", draw.randint(1, 20_000))
         except PowerLost:
             pass
         except sqlite3.Error:

@@ -11,9 +11,9 @@ from hubbub.runtime.stores.sqlite.blobs import BlobFolder, contents_in
 from hubbub.runtime.stores.sqlite.contents.named import COUNT_DROP, named_by_runs
 from hubbub.runtime.stores.sqlite.folder import DataFolder
 from hubbub.runtime.stores.sqlite.lock import StoreLock
+from hubbub.runtime.stores.sqlite.open_files import StoreWatch
 from hubbub.runtime.stores.sqlite.schema import connect, mark_failed, store_failure
 from hubbub.runtime.stores.sqlite.store_reader import SqliteStoreReader
-from hubbub.runtime.stores.sqlite.watch import StoreWatch
 
 __all__ = ["SqliteIntake", "open_sqlite_intake"]
 

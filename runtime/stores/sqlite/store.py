@@ -34,6 +34,7 @@ from hubbub.runtime.stores.sqlite.folder import DataFolder
 from hubbub.runtime.stores.sqlite.index_check import IndexCheck, check_indexes, is_small
 from hubbub.runtime.stores.sqlite.intake import SqliteIntake
 from hubbub.runtime.stores.sqlite.lock import StoreLock
+from hubbub.runtime.stores.sqlite.open_files import LogRoom, StoreFileLost, StoreWatch
 from hubbub.runtime.stores.sqlite.schema import (
     KEEP_NOTE,
     connect,
@@ -43,7 +44,6 @@ from hubbub.runtime.stores.sqlite.schema import (
     store_failure,
 )
 from hubbub.runtime.stores.sqlite.store_reader import SqliteStoreReader, open_sqlite_reader
-from hubbub.runtime.stores.sqlite.watch import StoreFileLost, StoreWatch
 from hubbub.runtime.stores.sqlite.writer import SqliteWriter
 
 __all__ = ["MakeMirror", "SqliteStore"]
@@ -165,6 +165,7 @@ class SqliteStore(QueuedStore):
                 self.problems = self._mirror.adopt(SqliteIntake(self._db, self.folder))
             self._writer = SqliteWriter(self._db, self.blobs.take_in)
         self._watch = StoreWatch(path, self._lock)
+        self._room = LogRoom(path)
         self.tip, self._depths = self._writer.tip, self._writer.depths
         self._moved = self.tip
         log.info("store.opened", path=str(path), sqlite=sqlite3.sqlite_version)
@@ -203,14 +204,15 @@ class SqliteStore(QueuedStore):
     def write(self, batch: Sequence[Operation]) -> Applied:
         """Write a batch, all or nothing, durably.  In the writing thread."""
         self._demand_files()  # Else it would be written where it cannot be found,
+        self._room.keep(self._watch.log_size)
         applied = self._writer.apply(batch)
-        self._demand_files()  # or be acknowledged though it was.
+        self._demand_files(self._watch.check_written)  # or be acknowledged though it was.
         return applied
 
-    def _demand_files(self) -> None:
+    def _demand_files(self, check: Callable[[], None] | None = None) -> None:
         """Raise ``StoreFileLost`` if a file of the store is gone.  In the writing thread."""
         try:
-            self._watch.check()
+            (check or self._watch.check)()
         except StoreFileLost:
             if self._watch.is_owned():  # Its log is gone: what is there is not, yet.
                 with suppress(sqlite3.Error):

@@ -23,6 +23,7 @@ from hubbub.runtime.stores.sql.whole_copy import (
 from hubbub.runtime.stores.sqlite.blobs import BlobFolder, contents_in
 from hubbub.runtime.stores.sqlite.folder import DataFolder
 from hubbub.runtime.stores.sqlite.lock import StoreLock
+from hubbub.runtime.stores.sqlite.open_files import StoreWatch
 from hubbub.runtime.stores.sqlite.output_file import check_outside_stores
 from hubbub.runtime.stores.sqlite.regular_files import read_regular
 from hubbub.runtime.stores.sqlite.schema import (
@@ -37,7 +38,6 @@ from hubbub.runtime.stores.sqlite.store_reader import (
     open_sqlite_reader,
     reading,
 )
-from hubbub.runtime.stores.sqlite.watch import StoreWatch
 
 __all__ = ["SqliteCopy", "SqliteOriginal", "open_sqlite_copy", "open_sqlite_original"]
 
