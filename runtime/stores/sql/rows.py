@@ -1,6 +1,7 @@
 """The rows of runs in the store, as its writer holds them."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any, Final, TypeAlias
 
 from hubbub.hub.errors import BadValue
@@ -41,7 +42,7 @@ KEPT_ROWS: Final = 256
 class Row(LedgerRow):
     """A run as its next commit needs it, and as the database last had it."""
 
-    __slots__ = ("born", "chain", "counted", "kind", "number", "root")
+    __slots__ = ("born", "chain", "counted", "indexed", "kind", "number", "root")
 
     number: int
     root: int
@@ -52,6 +53,8 @@ class Row(LedgerRow):
     """The position of its first event; 0 until that is written."""
     counted: Depths
     """What it adds to the store's depths, as far as they say."""
+    indexed: tuple[Any, ...]
+    """What the database has in the columns that are ``INDEXED``; empty if it has no row."""
 
     @property
     def is_idle(self) -> bool:
@@ -87,6 +90,7 @@ class StoredRows:
         row.kind = kind_of_descriptor(new.descriptor)
         row.chain = row.born = 0
         row.counted = (0, 0, 0)
+        row.indexed = ()
         self._rows[new.run_id] = row
         return row
 
@@ -141,8 +145,28 @@ class StoredRows:
         return number
 
     def put(self, rows: Iterable[Row]) -> None:
-        """Give the database rows that are new, or have changed."""
-        self._db.executemany(_PUT_ROW, [values_of(row) for row in rows])
+        """Give the database rows that are new, or have changed.
+
+        A column that is named is written into each index that it is in, changed or not: so those
+        that have not changed are left out.
+        """
+        given: dict[str, list[Sequence[Any]]] = {}
+        for row in rows:
+            before, now = row.indexed, (row.agent, row.status, row.inbox, is_ready(row), row.recent)
+            row.indexed = now
+            if not before:
+                given.setdefault(_PUT_ROW, []).append(values_of(row))
+                continue
+            changed: tuple[str, ...] = ()
+            values: list[Any] = [row.seq, row.in_seq, row.chain, len(row.waiting), row.messages]
+            if now != before:
+                pairs = [x for x in zip(INDEXED, before, now, strict=True) if x[1] != x[2]]
+                changed = tuple(name for name, _, _ in pairs)
+                values += [value for _, _, value in pairs]
+            values.append(row.number)
+            given.setdefault(_update(changed), []).append(values)
+        for statement, some in given.items():
+            self._db.executemany(statement, some)
 
     def trim(self) -> None:
         """Release rows with nothing to do, once there are many."""
@@ -203,6 +227,7 @@ def row_with(
     if len(row.waiting) != waiting:
         raise BadValue(f"run {run_id}", f"{waiting} items wait for it, not all are there; see fsck")
     row.counted = depths_of(row)
+    row.indexed = (agent, status, inbox, None, recent)
     return row
 
 
@@ -250,15 +275,30 @@ _PUT_ROW: Final = (
 )
 
 
+INDEXED: Final = ("agent", "status", "inbox", "ready", "recent")
+"""The columns that change, and by which runs are found."""
+
+
+@cache
+def _update(changed: tuple[str, ...]) -> str:
+    """A statement for a row of which these of the indexed columns have changed."""
+    names = ("seq", "in_seq", "chain", "waiting", "messages", *changed)
+    return f"UPDATE run SET {', '.join(f'{name} = ?' for name in names)} WHERE number = ?"
+
+
+def is_ready(row: Row) -> int:
+    """1 for a run with work to do."""
+    return int(row.status == "active" or (row.status != "ended" and bool(row.waiting)))
+
+
 def values_of(row: Row) -> tuple[Any, ...]:
     """A row for the table ``run``, its columns in order."""
     descriptor = None
     if row.descriptor is not None:
         descriptor = bytes(encode_descriptor(row.descriptor)).decode()
-    is_ready = int(row.status == "active" or (row.status != "ended" and bool(row.waiting)))
     return (
         row.number, row.run_id, row.root_run_id, row.parent_run_id, row.agent, row.name,
-        row.session_key, row.kind, descriptor, row.status, row.inbox, is_ready, row.seq,
-        row.in_seq, row.chain, len(row.waiting), row.messages, row.born, row.created_at,
+        row.session_key, row.kind, descriptor, row.status, row.inbox, is_ready(row),
+        row.seq, row.in_seq, row.chain, len(row.waiting), row.messages, row.born, row.created_at,
         row.wake_at, row.recent,
     )  # fmt: skip
