@@ -142,6 +142,8 @@ async def check_reader_finds_runs(make_journal: MakeJournal) -> None:
         live, count = reader.newest_trees(live=True, limit=10)
         assert ([*live], count) == ([A_RUN], 1)
         assert reader.newest_trees(live=True, limit=0) == ([], 1)
+        assert [row.run_id for row in reader.resting_roots(10)] == [A_RUN], "its child is at work"
+        assert [*reader.trees_of_resting_children(10)] == []
         assert [*reader.described()] == [A_RUN, B_RUN]
         opened = next(events_in(reader, B_RUN)).position
         assert [*reader.described(opened)] == [A_RUN]
@@ -156,6 +158,9 @@ async def check_reader_finds_runs(make_journal: MakeJournal) -> None:
         await write(store, A_RUN, row.seq, AgentComplete(outcome="completed"), status="ended")
         live, count = reader.newest_trees(live=True, limit=10)
         assert ([*live], count) == ([A_RUN], 1), "a run below it is live"
+        await write(store, B_RUN, 0, AgentStatus(), status="parked")
+        assert [*reader.resting_roots(10)] == []
+        assert [*reader.trees_of_resting_children(10)] == [A_RUN]
 
 
 async def check_reader_lists_roots_by_when_they_were_spoken_to(make_journal: MakeJournal) -> None:

@@ -131,15 +131,17 @@ class MemoryReader:
         place = next(i for i in range(len(row.events) - 1, -1, -1) if row.events[i].lane == "own")
         return row.positions[place], row.events[place]
 
-    def live_roots(self, limit: int, *, after: int = 0) -> Sequence[RunRow]:
+    def resting_roots(self, limit: int, *, after: int = 0) -> Sequence[RunRow]:
         rows = self._rows.at_work()
         first = bisect_right(rows, after, key=lambda row: row.positions[0] if row.positions else 0)
-        roots = (row for row in islice(rows, first, None) if row.parent_run_id is None)
+        rest = (row for row in islice(rows, first, None) if row.status != "active")
+        roots = (row for row in rest if row.parent_run_id is None)
         return [_run_row(row) for row in islice(roots, limit)]
 
-    def trees_of_live_children(self, limit: int, *, after: str = "") -> Sequence[str]:
-        rows = (row for row in self._rows.at_work() if row.parent_run_id is not None)
-        return nsmallest(limit, {row.root_run_id for row in rows if row.root_run_id > after})
+    def trees_of_resting_children(self, limit: int, *, after: str = "") -> Sequence[str]:
+        rest = (row for row in self._rows.at_work() if row.status != "active")
+        roots = {row.root_run_id for row in rest if row.parent_run_id is not None}
+        return nsmallest(limit, (root for root in roots if root > after))
 
     def bases(
         self, run_id: str | None = None, *, after: int = 0, limit: int = 100

@@ -243,14 +243,14 @@ class StoreReader(Protocol):
         are returned, however many there are."""
         ...
 
-    def live_roots(self, limit: int, *, after: int = 0) -> Sequence[RunRow]:
-        """Up to ``limit`` roots that have not ended and began behind a position, the oldest first;
-        however many there are, no more are read than are returned."""
+    def resting_roots(self, limit: int, *, after: int = 0) -> Sequence[RunRow]:
+        """Up to ``limit`` roots that are not at work, have not ended and began behind a position,
+        the oldest first; however many there are, no more are read than are returned."""
         ...
 
-    def trees_of_live_children(self, limit: int, *, after: str = "") -> Sequence[str]:
-        """Up to ``limit`` roots of trees in which a child has not ended, by their ids; whether the
-        root has or not."""
+    def trees_of_resting_children(self, limit: int, *, after: str = "") -> Sequence[str]:
+        """Up to ``limit`` roots of trees with a child that is not at work and has not ended, by
+        their ids; whether the root has or not."""
         ...
 
     def bases(

@@ -1,17 +1,26 @@
 """What noise cannot touch: numbers of calls, bytes and modules, without a clock."""
 
+from collections import Counter
+from pathlib import Path
+
 import pytest
 from cache_figures import shares_of_conversation
 from child_figures import TASK, delegating
 from code_figures import calls_of_life, idle_bytes
 from run import main
 from standard_run import (
+    QUESTION,
     RUN_EVENTS,
     bytes_of_parked_run,
     calls_of_run,
     events_of_run,
     imported_modules,
+    standard_runtime,
 )
+from support.log_pages import pages_written
+
+from hubbub.hub.ports import Ports
+from hubbub.runtime.stores.open import sqlite_store
 
 MOST_CALLS = {"asyncio": 277, "trio": 341}
 """What a standard run takes, the loop's own functions and 16 calls of the listener included, with
@@ -22,6 +31,9 @@ MOST_OF_DELEGATION = {"asyncio": 836, "trio": 995}
 
 MOST_OF_LIFE = {"asyncio": 228, "trio": 275}
 """The same of a code agent that is started, sent a message, and returns."""
+
+MOST_PAGES = 19
+"""Pages that a durable standard run writes into SQLite's log, on average."""
 
 MOST_IDLE = {"asyncio": 5_200, "trio": 5_800}
 """Bytes of a code agent that waits, its journal in memory included; of few, which share less."""
@@ -51,6 +63,23 @@ async def test_delegation_takes_few_function_calls(anyio_backend_name: str) -> N
 @pytest.mark.anyio
 async def test_a_code_agent_takes_few_function_calls(anyio_backend_name: str) -> None:
     assert await calls_of_life() <= MOST_OF_LIFE[anyio_backend_name]
+
+
+@pytest.mark.anyio
+async def test_a_durable_run_writes_few_pages(ports: Ports, tmp_path: Path) -> None:
+    store = sqlite_store(tmp_path, ports=ports, mirror=False)
+    async with standard_runtime(store=store, ports=ports) as runtime:
+        for _ in range(100):
+            await runtime.run("assistant", QUESTION)
+        await store.flush()
+        store._writer.checkpoint()  # The next transaction begins the log again.
+        store._moved = store.tip
+        for _ in range(100):
+            await runtime.run("assistant", QUESTION)
+        await store.flush()
+        written = sum(pages_written(store.folder.database), Counter[str]())
+    assert written["run_ready"] >= 200, "the log was begun again meanwhile"
+    assert written.total() <= MOST_PAGES * 100, written.most_common()
 
 
 @pytest.mark.anyio

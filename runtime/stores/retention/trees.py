@@ -213,9 +213,9 @@ def size_of_runs(store: StoreReader, run_ids: Sequence[str], until: int) -> int:
 
 
 def silent_page(store: StoreReader, after: int, since: int) -> SilentPage[int]:
-    """Of the next trees whose roots live, by their beginning, those of which nothing was heard
+    """Of the next trees whose roots rest, by their beginning, those of which nothing was heard
     after ``since`` (µs), and in which nothing is to be done."""
-    roots = store.live_roots(PAGE, after=after)
+    roots = store.resting_roots(PAGE, after=after)
     after = roots[-1].born if roots else after
     found = [run for root in roots for run in _silent_in(store, root, since)]
     return SilentPage(trees=found, after=after, is_over=len(roots) < PAGE)
@@ -223,7 +223,7 @@ def silent_page(store: StoreReader, after: int, since: int) -> SilentPage[int]:
 
 def silent_rest_page(store: StoreReader, after: str, since: int) -> SilentPage[str]:
     """The same of the next trees whose roots have ended before a child, by the ids of the roots."""
-    trees = store.trees_of_live_children(PAGE, after=after)
+    trees = store.trees_of_resting_children(PAGE, after=after)
     after = trees[-1] if trees else after
     rows = (store.row(root) for root in trees)
     ended = (row for row in rows if row is not None and row.status == "ended")

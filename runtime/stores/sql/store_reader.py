@@ -26,7 +26,7 @@ from hubbub.runtime.stores.sql.reader import SqlReader
 from hubbub.runtime.stores.sql.snapshots import snapshot_problems
 from hubbub.runtime.stores.sql.tables import Table
 
-__all__ = ["IS_SPOKEN_TO", "LAST", "PAGE", "SqlStoreReader"]
+__all__ = ["IS_SPOKEN_TO", "LAST", "NEWEST_LIVE", "PAGE", "RESTS", "SqlStoreReader"]
 
 PAGE: Final = 1_000
 """Rows that are read at a time."""
@@ -42,15 +42,25 @@ LAST: Final = 1 << 62
 IS_SPOKEN_TO: Final = "parent_run_id IS NULL AND kind IN ('', 'user')"
 """Roots of people and programs."""
 
-_NEWEST_ROOTS: Final = (
-    "SELECT born, run_id FROM run WHERE parent_run_id IS NULL{and_live} ORDER BY born DESC LIMIT ?"
+RESTS: Final = "status <> 'active' AND status <> 'ended'"
+"""Live runs but those at work."""
+
+_IS_AT_WORK: Final = "ready = 1 AND status = 'active'"
+"""The others: few, and found by what is ready."""
+
+_NEWEST: Final = "SELECT born, run_id FROM run WHERE {of} ORDER BY born DESC LIMIT ?1"
+_NEWEST_ROOTS: Final = _NEWEST.format(of="parent_run_id IS NULL")
+NEWEST_LIVE: Final = " UNION ALL ".join(
+    f"SELECT born, run_id FROM ({_NEWEST.format(of=of)}) AS {name}"
+    for name, of in {
+        "resting": f"parent_run_id IS NULL AND {RESTS}",
+        "working": f"run_id = root_run_id AND {_IS_AT_WORK}",  # So that all roots are not read.
+        "outlived": "status = 'ended' AND number IN (SELECT number FROM address WHERE run_id IN ("
+        f"SELECT root_run_id FROM run WHERE parent_run_id IS NOT NULL AND {RESTS} UNION ALL "
+        f"SELECT root_run_id FROM run WHERE parent_run_id IS NOT NULL AND {_IS_AT_WORK}))",
+    }.items()
 )
-_AND_LIVE: Final = " AND status <> 'ended'"
-_ENDED_ABOVE_LIVE: Final = (
-    "SELECT born, run_id FROM run WHERE status = 'ended' AND number IN (SELECT number FROM address "
-    "WHERE run_id IN (SELECT root_run_id FROM run WHERE parent_run_id IS NOT NULL "
-    "AND status <> 'ended')) ORDER BY born DESC LIMIT ?"
-)
+"""Roots of live trees, as of one moment: a run that comes to rest meanwhile is in none twice."""
 
 _Lane: TypeAlias = Iterator[tuple[Any, ...]]
 
@@ -170,9 +180,8 @@ class SqlStoreReader(ABC):
 
     def newest_trees(self, *, live: bool, limit: int) -> tuple[Sequence[str], int]:
         counted = limit + MAX_TREES_COUNTED
-        found = self._all(_NEWEST_ROOTS.format(and_live=_AND_LIVE if live else ""), (counted,))
+        found = self._all(NEWEST_LIVE if live else _NEWEST_ROOTS, (counted,))
         if live:
-            found += self._all(_ENDED_ABOVE_LIVE, (counted,))
             found.sort(reverse=True)
         roots = [run_id for _, run_id in found[:counted]]
         return roots[:limit], len(roots)
@@ -205,17 +214,17 @@ class SqlStoreReader(ABC):
             for position, run, root, *rest in self._all(select, values)
         ]
 
-    def live_roots(self, limit: int, *, after: int = 0) -> Sequence[RunRow]:
+    def resting_roots(self, limit: int, *, after: int = 0) -> Sequence[RunRow]:
         select = (
-            f"{_SELECT_RUN} WHERE parent_run_id IS NULL AND status <> 'ended' AND born > ? "
+            f"{_SELECT_RUN} WHERE parent_run_id IS NULL AND {RESTS} AND born > ? "
             "ORDER BY born LIMIT ?"
         )
         return [_row(found) for found in self._all(select, (after, limit))]
 
-    def trees_of_live_children(self, limit: int, *, after: str = "") -> Sequence[str]:
+    def trees_of_resting_children(self, limit: int, *, after: str = "") -> Sequence[str]:
         select = (
-            "SELECT DISTINCT root_run_id FROM run WHERE parent_run_id IS NOT NULL "
-            "AND status <> 'ended' AND root_run_id > ? ORDER BY root_run_id LIMIT ?"
+            f"SELECT DISTINCT root_run_id FROM run WHERE parent_run_id IS NOT NULL AND {RESTS} "
+            "AND root_run_id > ? ORDER BY root_run_id LIMIT ?"
         )
         return [root for (root,) in self._all(select, (after, limit))]
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from hubbub.hub.errors import OperatorError
-from hubbub.runtime.stores.sql.store_reader import IS_SPOKEN_TO
+from hubbub.runtime.stores.sql.store_reader import IS_SPOKEN_TO, RESTS
 from hubbub.runtime.stores.sql.whole_copy import unfinished_copy
 from hubbub.runtime.stores.sqlite.blobs import sync_folder
 from hubbub.runtime.stores.sqlite.folder import BESIDE
@@ -303,13 +303,16 @@ _ADDED: Final = (
     """,
     f"CREATE INDEX IF NOT EXISTS run_spoken_to ON run(recent, born) WHERE {IS_SPOKEN_TO}",
     "CREATE INDEX IF NOT EXISTS run_root ON run(born) WHERE parent_run_id IS NULL",
-    """
-    CREATE INDEX IF NOT EXISTS run_live_root ON run(born)
-      WHERE parent_run_id IS NULL AND status <> 'ended'
+    # Who is at work stands in ``run_ready``: a run that never rests need not go in and out here.
+    "DROP INDEX IF EXISTS run_live_root",
+    "DROP INDEX IF EXISTS run_live_child",
+    f"""
+    CREATE INDEX IF NOT EXISTS run_resting_root ON run(born)
+      WHERE parent_run_id IS NULL AND {RESTS}
     """,
-    """
-    CREATE INDEX IF NOT EXISTS run_live_child ON run(root_run_id)
-      WHERE parent_run_id IS NOT NULL AND status <> 'ended'
+    f"""
+    CREATE INDEX IF NOT EXISTS run_resting_child ON run(root_run_id)
+      WHERE parent_run_id IS NOT NULL AND {RESTS}
     """,
 )
 """Also for files that an older program made; it keeps an index up to date like any other, and a
