@@ -143,16 +143,20 @@ class _Steady(_Outermost):
 Coroutine.register(_Outermost)
 
 
-def awaited_here(wanted: Any) -> Any:
+def awaited_here(wanted: Any, last: Any = None) -> Any:
     """What to yield to a task of somebody else's in place of ``wanted``, for which code waits.
 
     The task waits for the same, at the same moment, and then gets no exception: the code
-    that waits finds it out by itself.
+    that waits finds it out by itself.  ``last``: what this has returned before to the same code,
+    which is used again.
     """
     if not isinstance(wanted, asyncio.Future):
         return wanted
     wanted._asyncio_future_blocking = False
-    return _Watched(wanted)
+    if last.__class__ is not _Watched:
+        return _Watched(wanted)
+    last.watch(wanted)
+    return last
 
 
 class _Watched(asyncio.Future[None]):
@@ -162,6 +166,10 @@ class _Watched(asyncio.Future[None]):
 
     def __init__(self, future: "asyncio.Future[Any]") -> None:
         super().__init__(loop=future.get_loop())
+        self.watch(future)
+
+    def watch(self, future: "asyncio.Future[Any]") -> None:
+        """Be this one, for the task that waits next."""
         self._future = future
         self._asyncio_future_blocking = True
 
@@ -169,9 +177,10 @@ class _Watched(asyncio.Future[None]):
         self, fn: Callable[[Any], object], /, *, context: Context | None = None
     ) -> None:
         self._wake = fn
-        self._future.add_done_callback(self._is_done, context=context)
+        self._future.add_done_callback(self, context=context)
 
-    def _is_done(self, _: object) -> None:
+    def __call__(self, _: object) -> None:
+        """The future is done."""
         self._wake(self)
 
     def cancel(self, msg: Any | None = None) -> bool:

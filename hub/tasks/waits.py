@@ -20,7 +20,7 @@ import anyio
 
 from hubbub.hub.tasks.cancelling import is_on_asyncio
 from hubbub.hub.tasks.loop_watch import called_by_us
-from hubbub.hub.tasks.stepped import stepped
+from hubbub.hub.tasks.stepped import in_turn, stepped
 
 __all__ = ["FIRST", "REMEDY", "held_up_by", "tell", "telling"]
 
@@ -128,7 +128,7 @@ def _frames_of(coroutine: Any) -> Iterator[FrameType]:
         inner = _first(coroutine, "cr_await", "gi_yieldfrom", "ag_await")
         if frame is not None:
             yield frame
-            if frame.f_code is stepped.__code__:  # It awaits step by step.
+            if frame.f_code in (stepped.__code__, in_turn.__code__):  # It awaits step by step.
                 inner = frame.f_locals.get("work")
         coroutine = inner
 

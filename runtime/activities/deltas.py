@@ -6,7 +6,7 @@ in the middle of an answer gets the rest of it, and a partial stream the text be
 
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from hubbub.agents.model import Delta, TextDelta, ThinkingDelta
 from hubbub.agents.resolution.sides import ActiveSide
@@ -33,7 +33,7 @@ class Deltas(Struct, eq=False):
     answer: PartialAnswer | None = None
     """What has been handed over, from the first piece on."""
     asked: int = -1
-    wanted: dict[type, bool] = field(default_factory=dict)
+    wanted: dict[type, bool] | None = None
     """Which classes had subscribers when ``asked`` was the number of changes."""
 
     def __call__(self, delta: Delta) -> None:
@@ -62,8 +62,9 @@ class Deltas(Struct, eq=False):
             block.start = end
         dispatcher, lane, kind = hub.dispatcher, work.lane, place[0]
         if self.asked != dispatcher.changes:
-            self.asked = dispatcher.changes
-            self.wanted.clear()
+            self.asked, self.wanted = dispatcher.changes, None
+        if self.wanted is None:
+            self.wanted = {}
         wanted = self.wanted.get(kind)
         if wanted is None:
             wanted = dispatcher.has(kind.type, run_id=lane.run_id, root_run_id=lane.root_run_id)

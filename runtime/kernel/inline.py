@@ -6,8 +6,7 @@ activities holds all the same: they are cancelled alone, without the caller, whe
 longer wanted, and see nothing of the caller's context variables.
 """
 
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
 import anyio
 from msgspec import Struct
@@ -16,7 +15,7 @@ from hubbub.hub.logs import log
 from hubbub.hub.task_host import TaskHost
 from hubbub.hub.tasks.cancelling import renew_cancellation
 from hubbub.hub.tasks.raised import is_of, is_plain_cancellation, uncontained
-from hubbub.hub.tasks.stepped import stepped
+from hubbub.hub.tasks.stepped import Pieces, in_turn
 from hubbub.hub.tasks.waits import REMEDY, held_up_by, tell
 from hubbub.runtime.kernel.outcome import RunOutcome
 
@@ -33,11 +32,11 @@ class InlineCaller(Struct, eq=False):
     _end_telling: Callable[[], object] | None = None
     _scope: anyio.CancelScope | None = None
     _wake: anyio.Event | None = None
-    _work: Coroutine[Any, Any, None] | None = None
+    _work: Pieces | None = None
 
     # ── the run's side ───────────────────────────────────────────────────────────────────────
 
-    def takes(self, work: Coroutine[Any, Any, None]) -> bool:
+    def takes(self, work: Pieces) -> bool:
         """Have ``work`` done by the caller's task; False where that is not free."""
         if self._work is not None or self._scope is not None or self._is_done:
             return False
@@ -49,9 +48,7 @@ class InlineCaller(Struct, eq=False):
     def cancel(self) -> None:
         """Cancel the current work, but not the caller."""
         work, self._work = self._work, None
-        if work is not None:
-            work.close()  # It has not begun, and never will.
-        elif self._scope is not None:
+        if work is None and self._scope is not None:
             self._scope.cancel()
             if self._end_telling is None:
                 self._end_telling = tell(self._tell, self.tasks.is_watched)
@@ -81,7 +78,7 @@ class InlineCaller(Struct, eq=False):
             if work is not None:
                 try:
                     with self.tasks.home.make_scope() as self._scope:
-                        await stepped(work, context=self.tasks.lent.copy(), is_lent=True)
+                        await in_turn(work, context=self.tasks.lent.copy(), is_lent=True)
                 except BaseException as error:
                     passed = _passed(error)
                     if passed is not None:

@@ -8,7 +8,6 @@ What is cancelled may still return something: that is dropped, and what it emits
 
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio.lowlevel
@@ -29,8 +28,8 @@ from hubbub.hub.errors import BadValue, UnknownAgent
 from hubbub.hub.events import Event
 from hubbub.hub.logs import log
 from hubbub.hub.run_hub import Closable
-from hubbub.hub.tasks.raised import is_contained
-from hubbub.hub.tasks.stepped import stepped
+from hubbub.hub.tasks.raised import is_contained, is_of
+from hubbub.hub.tasks.stepped import in_turn
 from hubbub.runtime.activities.at_work import AtWork, CutOff, Performer
 from hubbub.runtime.activities.perform import call_model, perform
 from hubbub.runtime.activities.timeouts import timed_out, timeout_of
@@ -52,7 +51,7 @@ BREATH: Final = 50
 class DrivenRun(Performer, LiveModelRun, Protocol):
     """The run whose activities these are."""
 
-    signals: list[Signal]
+    signals: tuple[Signal, ...]
     """What has finished, for the loop to interpret: against a state in which every earlier commit
     is folded."""
     is_advancing: bool
@@ -69,28 +68,17 @@ class DrivenRun(Performer, LiveModelRun, Protocol):
     def keep(self, subscription: Closable) -> None: ...
 
 
-class Ticket(Struct, eq=False):
-    """An activity under way: its task and its timer."""
-
-    handle: "TaskHandle[Any, None] | InlineCaller | None" = None
-    timer: Timer | None = None
-    asking: int = 0
-    """How many people its tool waits for just now: its time does not pass meanwhile."""
-    left: float = -1.0
-    """The seconds that it has left then; none if there is no limit."""
-
-
 class ActivityTasks(Struct, eq=False):
     """Starts, times and cancels activities."""
 
     shared: RunDependencies
     run: DrivenRun
     caller: InlineCaller | None
-    running: dict[Activity, Ticket] = field(default_factory=dict)
+    running: "dict[Activity, Ticket]" = field(default_factory=dict)
     asking: int = 0
     """The turn for which the model is asked, 0 where it is not; ``SUMMARIZING``."""
-    _inline: Ticket | None = None
-    _next: Activity | None = None
+    inline: "Ticket | None" = None
+    """Whose task has just finished an activity, and continues with the one that is due."""
 
     def ensure(self, activities: tuple[Activity, ...]) -> None:
         """Start what is missing, cancel what is no longer wanted."""
@@ -106,20 +94,21 @@ class ActivityTasks(Struct, eq=False):
         for activity in activities:
             if activity in running or (lane.in_flight and self._must_wait(activity)):
                 continue
-            ticket = running[activity] = self._inline or Ticket()
             if isinstance(activity, CallModel):
                 self.asking = activity.turn
             elif isinstance(activity, Summarize):
                 self.asking = SUMMARIZING
-            if self._inline is not None:
+            if (ticket := self.inline) is not None:
                 # The task that has just finished an activity continues with this one.
-                self._next, self._inline = activity, None
+                running[activity], self.inline, ticket.activity = ticket, None, activity
                 continue
-            work = self._work(activity, ticket)
-            if self.caller is not None and self.caller.takes(work):
+            ticket = running[activity] = Ticket(self, activity)
+            if self.caller is not None and self.caller.takes(ticket):
                 ticket.handle = self.caller
             else:
-                ticket.handle = self.shared.services.hub.tasks.start(work, name=lane.run_id)
+                ticket.handle = self.shared.services.hub.tasks.start(
+                    in_turn(ticket), name=lane.run_id
+                )
 
     def _must_wait(self, activity: Activity) -> bool:
         """Whether the store must have what is on its way to it before ``activity`` begins.
@@ -140,52 +129,6 @@ class ActivityTasks(Struct, eq=False):
         for activity in tuple(self.running):
             self._stop(activity, cancel=True)
 
-    async def _work(self, activity: Activity | None, ticket: Ticket) -> None:
-        """A task: do one activity after another, as long as there is one to continue with."""
-        run, running = self.run, self.running
-        run_id = run.lane.run_id
-        CURRENT_RUN.set(run_id)
-        done = 0
-        while activity is not None:
-            try:
-                if done and not done % BREATH:  # Others run too, however fast models and tools are.
-                    await anyio.lowlevel.checkpoint()
-                if running.get(activity) is not ticket:
-                    return  # Called off before its first turn: it must not begin.
-                # What never waits cannot take too long: its timer is set at its first wait.
-                scope = _Work(self.shared, run, activity, ticket, self)
-                signal = await stepped(
-                    call_model(activity, scope)
-                    if isinstance(activity, CallModel)
-                    else perform(activity, scope),
-                    on_wait=partial(self._set_timer, activity, ticket),
-                )
-            except CutOff:
-                # It waits, as for another run, until the runtime is gone.
-                with self.shared.outcomes.waiting(lambda: False):
-                    await anyio.sleep_forever()
-            except BaseException as error:
-                if not is_contained(error):
-                    raise
-                if running.get(activity) is ticket:
-                    self.shared.keeper.died(run, error)
-                return
-            if running.get(activity) is not ticket:
-                log.info("result.dropped", run_id=run_id, activity=repr(activity)[:200])
-                return
-            del running[activity]  # ``_stop`` in place: each activity comes this way.
-            if isinstance(activity, CallModel | Summarize):
-                self.asking = 0
-            if ticket.timer is not None:
-                ticket.timer.cancel()
-                ticket.timer = None
-            self._inline, self._next = ticket, None
-            run.signals.append(signal)
-            run.advance()
-            self._inline = None
-            activity = self._next
-            done += 1
-
     def _stop(self, activity: Activity, *, cancel: bool = False) -> None:
         ticket = self.running.pop(activity, None)
         if ticket is None:
@@ -197,96 +140,181 @@ class ActivityTasks(Struct, eq=False):
         if cancel and ticket.handle is not None:
             ticket.handle.cancel()
 
-    def _set_timer(self, activity: Activity, ticket: Ticket) -> None:
-        seconds = timeout_of(activity, self.run, self.shared.services)
-        if seconds is not None and self.running.get(activity) is ticket:
-            if ticket.asking:
-                ticket.left = seconds
-                return
-            fire = partial(self._time_out, activity, seconds)
-            ticket.timer = self.shared.services.timers.after(seconds, fire)
-
-    def stop_timer(self, ticket: Ticket) -> None:
-        """A tool begins to wait for a person."""
-        ticket.asking += 1
-        if ticket.timer is not None:
-            now = self.shared.services.hub.ports.clock.monotonic()
-            ticket.left = max(0.0, ticket.timer.due - now)
-            ticket.timer.cancel()
-            ticket.timer = None
-
-    def resume_timer(self, activity: Activity, ticket: Ticket) -> None:
-        """It waits for that one no more."""
-        ticket.asking -= 1
-        if not ticket.asking and ticket.left >= 0 and self.running.get(activity) is ticket:
-            seconds = timeout_of(activity, self.run, self.shared.services) or 0.0
-            fire = partial(self._time_out, activity, seconds)
-            ticket.timer = self.shared.services.timers.after(ticket.left, fire)
-            ticket.left = -1.0
-
-    def _time_out(self, activity: Activity, seconds: float) -> None:
+    def time_out(self, activity: Activity, seconds: float) -> None:
+        """An activity has taken longer than it may."""
         if activity in self.running:
             self._stop(activity, cancel=True)
-            self.run.signals.append(timed_out(activity, seconds, self.run, self.shared.services))
+            signal = timed_out(activity, seconds, self.run, self.shared.services)
+            self.run.signals += (signal,)
             self.run.advance()
 
 
-class _Work(AtWork):
+class Ticket(Struct, eq=False):
+    """A task that does one activity after another, as long as there is one to continue with
+    (``in_turn``): what it does now, and the timer of that."""
+
+    tasks: ActivityTasks
+    activity: Activity | None
+    handle: "TaskHandle[Any, None] | InlineCaller | None" = None
+    timer: Timer | None = None
+    seconds: float = 0.0
+    """How long that is set for, in all."""
+    done: int = 0
+    """How many activities it has done."""
+    is_between: bool = True
+    """Whether what it does now is no activity."""
+    is_cut_off: bool = False
+    """Whether the runtime is left, as its tool has learnt."""
+    asking: int = 0
+    """How many people its tool waits for just now: its time does not pass meanwhile."""
+    left: float = -1.0
+    """The seconds that it has left then; none if there is no limit."""
+
+    def begin(self) -> Coroutine[Any, Any, Any] | None:
+        CURRENT_RUN.set(self.tasks.run.lane.run_id)
+        return self._cut_off() if self.is_cut_off else self.ended(None)
+
+    def ended(self, value: Any) -> Coroutine[Any, Any, Any] | None:
+        activity, tasks = self.activity, self.tasks
+        run, running = tasks.run, tasks.running
+        if activity is not None and not self.is_between:
+            if running.get(activity) is not self:
+                log.info("result.dropped", run_id=run.lane.run_id, activity=repr(activity)[:200])
+                return None
+            del running[activity]  # ``_stop`` in place: each activity comes this way.
+            if isinstance(activity, CallModel | Summarize):
+                tasks.asking = 0
+            if self.timer is not None:
+                self.timer.cancel()
+                self.timer = None
+            self.activity, tasks.inline = None, self
+            self.done += 1
+            run.signals += (value,)
+            run.advance()
+            tasks.inline, activity = None, self.activity
+            if activity is not None and not self.done % BREATH:
+                # Others run too, however fast models and tools are.
+                self.is_between = True
+                return anyio.lowlevel.checkpoint()
+        if activity is None or running.get(activity) is not self:
+            return None  # Called off before its first turn: it must not begin.
+        self.is_between = False
+        try:
+            scope = _Scope(tasks, activity, self)
+        except UnknownAgent as error:
+            self.failed(error)
+            return None
+        if isinstance(activity, CallModel):
+            return call_model(activity, scope)
+        return perform(activity, scope)
+
+    def failed(self, error: BaseException) -> bool:
+        activity, tasks = self.activity, self.tasks
+        if is_of(error, CutOff):
+            self.is_cut_off = self.is_between = True
+            return True
+        self.is_cut_off, self.activity = False, None
+        if not is_contained(error):
+            return False
+        if activity is not None and tasks.running.get(activity) is self:
+            tasks.shared.keeper.died(tasks.run, error)
+        return True
+
+    async def _cut_off(self) -> None:
+        """It waits, as for another run, until the runtime is gone."""
+        with self.tasks.shared.outcomes.waiting(lambda: False):
+            await anyio.sleep_forever()
+
+    # ── its time ─────────────────────────────────────────────────────────────────────────────
+
+    def waits(self) -> None:
+        # What never waits cannot take too long: its timer is set at its first wait.
+        activity, tasks = self.activity, self.tasks
+        if activity is None or self.is_between:
+            return
+        seconds = timeout_of(activity, tasks.run, tasks.shared.services)
+        if seconds is not None and tasks.running.get(activity) is self:
+            self.seconds = seconds
+            self._set_timer(seconds)
+
+    def _set_timer(self, seconds: float) -> None:
+        if self.asking:
+            self.left = seconds
+        else:
+            self.timer = self.tasks.shared.services.timers.after(seconds, self)
+
+    def __call__(self) -> None:
+        """Its time is over."""
+        if self.activity is not None:
+            self.tasks.time_out(self.activity, self.seconds)
+
+    def stop_timer(self) -> None:
+        """A tool begins to wait for a person."""
+        self.asking += 1
+        if self.timer is not None:
+            now = self.tasks.shared.services.hub.ports.clock.monotonic()
+            self.left = max(0.0, self.timer.due - now)
+            self.timer.cancel()
+            self.timer = None
+
+    def resume_timer(self, activity: Activity) -> None:
+        """It waits for that one no more."""
+        self.asking -= 1
+        if not self.asking and self.left >= 0 and self.tasks.running.get(activity) is self:
+            seconds, self.left = self.left, -1.0
+            self._set_timer(seconds)
+
+
+class _Scope(AtWork):
     """The scope of one activity (``RunScope``): void as soon as it is no longer wanted."""
 
-    __slots__ = ("_activity", "_run", "_running", "_tasks", "_ticket", "lane")
+    __slots__ = ("_activity", "_tasks", "_ticket", "lane")
 
     keeps_answers = True
+    run: DrivenRun
 
-    def __init__(
-        self,
-        shared: RunDependencies,
-        run: DrivenRun,
-        activity: Activity,
-        ticket: Ticket,
-        tasks: ActivityTasks,
-    ) -> None:
+    def __init__(self, tasks: ActivityTasks, activity: Activity, ticket: Ticket) -> None:
+        run, shared = tasks.run, tasks.shared
         if run.side is None:
             raise UnknownAgent(run.thread.agent, shared.services.definitions.names)
         self.services = shared.services
         self.others = shared.others
-        self.run = self._run = run
+        self.run = run
         self.side = run.side
         self.thread = run.thread
         self.work = self
         self._activity = activity
         self._ticket = ticket
         self._tasks = tasks
-        self._running = tasks.running
         self.lane = run.lane
 
     @contextmanager
     def standing_still(self) -> Iterator[None]:
         """Inside, the call's time does not pass."""
-        self._tasks.stop_timer(self._ticket)
+        self._ticket.stop_timer()
         try:
             with super().standing_still():
                 yield
         finally:
-            self._tasks.resume_timer(self._activity, self._ticket)
+            self._ticket.resume_timer(self._activity)
 
     @property
     def is_live(self) -> bool:
-        run, activity = self._run, self._activity
-        if self._running.get(activity) is not self._ticket or run.thread.phase == "ended":
+        run, activity = self.run, self._activity
+        if self._tasks.running.get(activity) is not self._ticket or run.thread.phase == "ended":
             return False
         # What has just been decided holds already, though the loop has not come to it yet.
         return not run.is_advancing or is_wanted(run.thread, activity)
 
     def write(self, event: Event, done: Callable[[], None] | None) -> None:
-        self._run.write(event, done)
+        self.run.write(event, done)
 
     def open_prompt(self, event: e.SessionPrompt) -> None:
         if self.is_live:
-            self._run.record(event, None)
+            self.run.record(event, None)
 
     def end_prompt(self, event: e.SessionPromptEnd) -> None:
-        self._run.end_prompt(event)
+        self.run.end_prompt(event)
 
     def read_inbox(self, *, for_handler: bool) -> Inbox:
         raise BadValue(
@@ -297,4 +325,4 @@ class _Work(AtWork):
         raise AssertionError("no handler reads the inbox of a model run")
 
     def keep(self, subscription: Closable) -> None:
-        self._run.keep(subscription)
+        self.run.keep(subscription)

@@ -133,10 +133,10 @@ class ModelRun(Resting):
         """What hooks have yet to see."""
         self.mail = Mailbox()
         self._due = lane.seq + RECORDS
-        self.signals: list[Signal] = []
+        self.signals: tuple[Signal, ...] = ()
         self._tasks = ActivityTasks(shared, self, caller)
         self.is_advancing = self._is_closed = False
-        self._kept: list[Closable] = []
+        self._kept: tuple[Closable, ...] = ()
 
     # ── what arrives ─────────────────────────────────────────────────────────────────────────
 
@@ -151,14 +151,14 @@ class ModelRun(Resting):
     def pass_deadline(self) -> None:
         """The run's time is over."""
         if self.mail.control:  # Its start may be among it.
-            self.signals.append(self._taken("control"))
+            self.signals += (self._taken("control"),)
         self._finish(DeadlinePassed())
 
     def fail_for_good(self, error: Exception) -> None:
         """End the run: it cannot continue.  What waits is not handled."""
         self._services.returns.keep_error(self.lane.run_id, error)
         if self.mail.control:
-            self.signals.append(self._taken("control"))
+            self.signals += (self._taken("control"),)
         words = self._keeper.masker(self.lane.run_id)(words_of(error))
         self._finish(LoopFailed(words, class_name_of(error)))
 
@@ -207,7 +207,8 @@ class ModelRun(Resting):
                     waits |= ANSWER * bool(self._answer())
                 waiting = KINDS[waits]
                 if self.signals:
-                    self._signal(self.signals.pop(0), waiting)
+                    signal, self.signals = self.signals[0], self.signals[1:]
+                    self._signal(signal, waiting)
                     continue
                 side = self.side
                 command = decide(
@@ -397,7 +398,7 @@ class ModelRun(Resting):
 
     def _finish(self, signal: Signal) -> None:
         # Interpreted by the loop, against a state in which every earlier commit is folded.
-        self.signals.append(signal)
+        self.signals += (signal,)
         self.advance()
 
     def close(self) -> None:
@@ -409,7 +410,7 @@ class ModelRun(Resting):
             self._tasks.close()
         for subscription in self._kept:
             subscription.close()
-        self._kept.clear()
+        self._kept = ()
 
     # ── what tools may do ────────────────────────────────────────────────────────────────────
 
@@ -446,4 +447,4 @@ class ModelRun(Resting):
             self.record(e.AgentPark(waits=True), None)
 
     def keep(self, subscription: Closable) -> None:
-        self._kept.append(subscription)
+        self._kept += (subscription,)

@@ -35,7 +35,7 @@ class Resting:
     thread: Thread
     lane: OwnLane
     mail: Mailbox
-    signals: list[Signal]
+    signals: tuple[Signal, ...]
     hook_events: deque[tuple[str, Any]]
     _meter: RunMeter | None
     _services: Services

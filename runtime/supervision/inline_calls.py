@@ -48,26 +48,27 @@ class InlineCalls:
         """
         if input is None and self._is_model(agent):
             raise BadValue("input", _NOTHING_SAID)
+        hub, runs, expected = self._services.hub, self._runs, self._services.returns.expected
         input_json, message = (
             (encode_given("input", input), None)
             if input.__class__ is str
             else opening_message(input)
         )
-        variables = variables_of(env) if env else ()
-        hub, runs, expected = self._services.hub, self._runs, self._services.returns.expected
+        contents = contents_said(input) if message is not None else None
         run_id = hub.ports.ids.run_id(hub.ports.clock.now())
+        opening = e.SessionOpen(
+            run_id=run_id, open_agent=agent, input_json=input_json, message=message, once=True,
+            variables=variables_of(env) if env else (), limits=limits,
+        )  # fmt: skip
+        # Of everybody who waits it would all stay in memory.
+        del input_json, message, env, limits
         kept = expected[run_id] = Return()
         caller = runs.callers[run_id] = InlineCaller(hub.tasks)
         try:
-            opening = e.SessionOpen(
-                run_id=run_id, open_agent=agent, input_json=input_json, message=message,
-                once=True, variables=variables, limits=limits,
-            )  # fmt: skip
-            contents = contents_said(input) if message is not None else None
-            receipt = hub.pipeline.open(opening, is_new=True, contents=contents)
-            if receipt.status == "rejected" or (
-                receipt.status == "pending" and runs.get(run_id) is None
-            ):
+            sent = hub.pipeline.open(opening, is_new=True, contents=contents)
+            receipt = None if sent.status == "accepted" else sent
+            del opening, contents, sent
+            if receipt is not None and (receipt.status == "rejected" or runs.get(run_id) is None):
                 await receipt
                 receipt.raise_if_rejected()
             sharing = hub.share.sharing
@@ -80,7 +81,7 @@ class InlineCalls:
             else:
                 runs.serve_now(run_id)
                 await caller.serve()
-            if receipt.status != "accepted":
+            if receipt is not None:
                 await receipt
                 receipt.raise_if_rejected()
             outcome = caller.outcome or await self._outcomes.finished(run_id)

@@ -1,6 +1,6 @@
 """``rt.run`` lends its task to the run it waits for; nothing else of the run is different."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar
 from typing import Any
 
@@ -12,7 +12,7 @@ from hubbub import AgentDefinition, PromptDefinition, Runtime, ScriptedModel, Si
 from hubbub.agents.model import ModelReply, ToolCall
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Journal
-from hubbub.hub.tasks.stepped import stepped
+from hubbub.hub.tasks.stepped import in_turn
 from hubbub.runtime.models.scripted import call
 
 pytestmark = pytest.mark.anyio
@@ -169,40 +169,86 @@ async def test_runs_beyond_the_limit_wait_for_their_turn_in_their_callers_tasks(
         assert anyio.current_time() - start == pytest.approx(3, abs=0.2)
 
 
-# ── stepped ──────────────────────────────────────────────────────────────────────────────────
+# ── in_turn ──────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_stepped_tells_of_the_first_wait_only() -> None:
-    told: list[int] = []
+class Waits:
+    """Pieces that wait so often, and what they tell of themselves."""
 
-    async def work(waits: int) -> int:
+    def __init__(self, *waits: int) -> None:
+        self._waits = list(waits)
+        self.told: list[str] = []
+
+    def begin(self) -> Coroutine[Any, Any, int] | None:
+        return self._piece(self._waits.pop(0)) if self._waits else None
+
+    async def _piece(self, waits: int) -> int:
         for _ in range(waits):
             await anyio.lowlevel.checkpoint()
+        if waits == 9:
+            raise ValueError("out")
+        if waits == 8:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                self.told.append(f"cleaned up for {who.get()}")
         return waits
 
-    for waits in (0, 1, 3):
-        assert await stepped(work(waits), on_wait=lambda: told.append(1)) == waits
-    assert told == [1, 1]
+    def waits(self) -> None:
+        self.told.append("waits")
+
+    def ended(self, value: int) -> Coroutine[Any, Any, int] | None:
+        self.told.append(f"{value} for {who.get()}")
+        return self.begin()
+
+    def failed(self, error: BaseException) -> bool:
+        self.told.append(type(error).__name__)
+        return isinstance(error, ValueError) and bool(self._waits)
 
 
-async def test_stepped_passes_what_is_raised_in_and_out() -> None:
-    async def fail() -> None:
-        await anyio.lowlevel.checkpoint()
-        raise ValueError("out")
+@pytest.fixture
+def context() -> Context:
+    made = Context()
+    made.run(who.set, "them")
+    return made
 
+
+async def test_pieces_tell_of_their_first_wait_only(context: Context) -> None:
+    pieces = Waits(0, 1, 3)
+    await in_turn(pieces, context=context, is_lent=True)
+    assert pieces.told == ["0 for them", "waits", "1 for them", "waits", "3 for them"]
+
+
+async def test_after_a_piece_that_failed_others_may_come() -> None:
+    pieces = Waits(9, 1)
+    await in_turn(pieces)
+    assert pieces.told == ["waits", "ValueError", "waits", "1 for nobody"]
+
+
+async def test_what_a_piece_raises_may_be_raised() -> None:
     with pytest.raises(ValueError, match="out"):
-        await stepped(fail(), context=Context())
+        await in_turn(Waits(9))
 
-    async def cleaned() -> None:
-        try:
-            await anyio.sleep_forever()
-        finally:
-            seen.append(who.get())
 
-    seen: list[str] = []
-    context = Context()
-    context.run(who.set, "inside")
+@pytest.mark.parametrize("is_lent", [False, True])
+async def test_cancelling_reaches_the_piece_in_its_context(context: Context, is_lent: bool) -> None:
+    pieces = Waits(8, 1)
     with anyio.move_on_after(1) as scope:
-        await stepped(cleaned(), context=context)
+        await in_turn(pieces, context=context, is_lent=is_lent)
     assert scope.cancelled_caught
-    assert seen == ["inside"]
+    assert pieces.told[:2] == ["waits", "cleaned up for them"]
+    assert len(pieces.told) == 3
+
+
+async def test_who_is_closed_closes_the_piece_and_begins_no_other() -> None:
+    pieces = Waits(8, 1)
+    closed: Any = in_turn(pieces)
+    closed.send(None)
+    closed.close()
+    assert pieces.told == ["waits", "GeneratorExit"]
+
+
+async def test_nothing_begins_where_there_is_nothing_to_do() -> None:
+    pieces = Waits()
+    await in_turn(pieces)
+    assert pieces.told == []
