@@ -6,6 +6,7 @@ have children; read from the journal once, where a runtime resumes what another 
 
 from msgspec import structs
 
+from hubbub.agents.state.spending import NOTHING_SPENT, Spent
 from hubbub.agents.turn.child_calls import Budget
 from hubbub.hub.errors import LimitExceeded
 from hubbub.hub.store.journal import Journal
@@ -16,7 +17,7 @@ __all__ = ["TreeBudgets"]
 class TreeBudgets:
     """What is left to each tree."""
 
-    __slots__ = ("_over", "_roots_over", "by_root", "fresh")
+    __slots__ = ("_over", "_roots_over", "_spent", "by_root", "fresh")
 
     def __init__(self, *, max_depth: int, max_live: int, max_spawns: int) -> None:
         self.fresh = Budget(max_depth=max_depth, max_live=max_live, max_spawns=max_spawns)
@@ -24,6 +25,8 @@ class TreeBudgets:
         self._roots_over: set[str] = set()
         self._over: dict[str, list[str]] = {}
         """Runs that have ended above others that have not."""
+        self._spent: dict[str, tuple[int, Spent]] = {}
+        """How many runs of a tree have ended here, and what they had used."""
 
     def of(self, root_run_id: str) -> Budget:
         """What is left of a root's budget."""
@@ -63,8 +66,21 @@ class TreeBudgets:
         if is_read or self.has_children(root_run_id):
             self.started(root_run_id)
 
-    def ended(self, run_id: str, root_run_id: str) -> tuple[str, ...]:
-        """A run of the tree is over; with the last one its budget is forgotten.
+    def spent_by(self, run_id: str, root_run_id: str, spent: Spent) -> Spent | None:
+        """What a run that is over, and has used ``spent``, and all below it have used.
+
+        ``None`` where only the journal knows it: something below lives, or has ended before the
+        tree was driven here, or it is no root.
+        """
+        budget = self.by_root.get(root_run_id)
+        if budget is None:
+            return spent
+        ended, below = self._spent.get(root_run_id, (0, NOTHING_SPENT))
+        return below + spent if run_id == root_run_id and ended == budget.spawned else None
+
+    def ended(self, run_id: str, root_run_id: str, spent: Spent) -> tuple[str, ...]:
+        """A run of the tree is over, and has used so much; with the last one its budget is
+        forgotten.
 
         Returns the runs whose variables no run inherits any more.
         """
@@ -79,11 +95,14 @@ class TreeBudgets:
             budget = self.by_root[root_run_id] = structs.replace(
                 budget, live=max(0, budget.live - 1)
             )
+            ended, below = self._spent.get(root_run_id, (0, NOTHING_SPENT))
+            self._spent[root_run_id] = (ended + 1, below + spent)
         if budget.live:
             return ()
         if root_run_id in self._roots_over:
             self._roots_over.discard(root_run_id)
             del self.by_root[root_run_id]
+            self._spent.pop(root_run_id, None)
         del self._over[root_run_id]
         return tuple(over)
 
@@ -91,6 +110,7 @@ class TreeBudgets:
         """Another process drives the tree."""
         self.by_root.pop(root_run_id, None)
         self._over.pop(root_run_id, None)
+        self._spent.pop(root_run_id, None)
         self._roots_over.discard(root_run_id)
 
     async def load(self, root_run_id: str, journal: Journal, *, is_own: bool = True) -> None:

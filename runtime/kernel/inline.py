@@ -16,6 +16,7 @@ from hubbub.hub.task_host import TaskHost
 from hubbub.hub.tasks.cancelling import renew_cancellation
 from hubbub.hub.tasks.raised import is_of, is_plain_cancellation, uncontained
 from hubbub.hub.tasks.stepped import Pieces, in_turn
+from hubbub.hub.tasks.waiter import Waiter, wake
 from hubbub.hub.tasks.waits import REMEDY, held_up_by, tell
 from hubbub.runtime.kernel.outcome import RunOutcome
 
@@ -31,7 +32,7 @@ class InlineCaller(Struct, eq=False):
     _is_done: bool = False
     _end_telling: Callable[[], object] | None = None
     _scope: anyio.CancelScope | None = None
-    _wake: anyio.Event | None = None
+    _waiter: Waiter | None = None
     _work: Pieces | None = None
 
     # ── the run's side ───────────────────────────────────────────────────────────────────────
@@ -41,8 +42,8 @@ class InlineCaller(Struct, eq=False):
         if self._work is not None or self._scope is not None or self._is_done:
             return False
         self._work = work
-        if self._wake is not None:
-            self._notify()
+        if self._waiter is not None:
+            wake(self._waiter)
         return True
 
     def cancel(self) -> None:
@@ -61,13 +62,8 @@ class InlineCaller(Struct, eq=False):
         """Ask nothing more of the caller: the run has left memory."""
         self._is_done = True
         self.outcome = outcome
-        if self._wake is not None:
-            self._notify()
-
-    def _notify(self) -> None:
-        assert self._wake is not None
-        self._wake.set()
-        self._wake = None
+        if self._waiter is not None:
+            wake(self._waiter)
 
     # ── the caller's side ────────────────────────────────────────────────────────────────────
 
@@ -91,8 +87,9 @@ class InlineCaller(Struct, eq=False):
             elif self._is_done:
                 return
             else:
-                self._wake = self.tasks.home.make_event()
-                await self._wake.wait()
+                self._waiter = self.tasks.home.make_waiter()
+                await self._waiter
+                self._waiter = None
 
     def _tell(self, seconds: float) -> None:
         """Log what the caller's task still does, which the run has given up so long ago."""

@@ -7,8 +7,8 @@ What is cancelled may still return something: that is dropped, and what it emits
 """
 
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Final, Protocol
 
 import anyio.lowlevel
 from msgspec import Struct, field
@@ -28,6 +28,7 @@ from hubbub.hub.errors import BadValue, UnknownAgent
 from hubbub.hub.events import Event
 from hubbub.hub.logs import log
 from hubbub.hub.run_hub import Closable
+from hubbub.hub.tasks.light import Cancellable
 from hubbub.hub.tasks.raised import is_contained, is_of
 from hubbub.hub.tasks.stepped import in_turn
 from hubbub.runtime.activities.at_work import AtWork, CutOff, Performer
@@ -38,9 +39,6 @@ from hubbub.runtime.kernel.inline import InlineCaller
 from hubbub.runtime.kernel.live import LiveModelRun
 from hubbub.runtime.kernel.timers import Timer
 from hubbub.runtime.runs.dependencies import RunDependencies
-
-if TYPE_CHECKING:
-    from anyio import TaskHandle
 
 __all__ = ["ActivityTasks", "DrivenRun"]
 
@@ -106,9 +104,8 @@ class ActivityTasks(Struct, eq=False):
             if self.caller is not None and self.caller.takes(ticket):
                 ticket.handle = self.caller
             else:
-                ticket.handle = self.shared.services.hub.tasks.start(
-                    in_turn(ticket), name=lane.run_id
-                )
+                tasks = self.shared.services.hub.tasks
+                ticket.handle = tasks.start_light(ticket.in_task, lane.run_id)
 
     def _must_wait(self, activity: Activity) -> bool:
         """Whether the store must have what is on its way to it before ``activity`` begins.
@@ -155,7 +152,7 @@ class Ticket(Struct, eq=False):
 
     tasks: ActivityTasks
     activity: Activity | None
-    handle: "TaskHandle[Any, None] | InlineCaller | None" = None
+    handle: Cancellable | None = None
     timer: Timer | None = None
     seconds: float = 0.0
     """How long that is set for, in all."""
@@ -169,6 +166,16 @@ class Ticket(Struct, eq=False):
     """How many people its tool waits for just now: its time does not pass meanwhile."""
     left: float = -1.0
     """The seconds that it has left then; none if there is no limit."""
+
+    async def in_task(self, scope: AbstractContextManager[Any, Any]) -> None:
+        """Do them in a task of their own."""
+        with scope:
+            try:
+                await in_turn(self)
+            except BaseException as error:
+                passed = self.tasks.shared.services.hub.tasks.contained(error)
+                if passed is not None:
+                    raise passed from None
 
     def begin(self) -> Coroutine[Any, Any, Any] | None:
         CURRENT_RUN.set(self.tasks.run.lane.run_id)

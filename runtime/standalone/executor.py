@@ -188,7 +188,7 @@ class AgentExecutor:
         frame.session.fold(*decision.events)
         frame.session.children.clear()
         if is_main:
-            self._services.budgets.by_root.pop(thread.origin.root_run_id, None)
+            self._services.budgets.forget(thread.origin.root_run_id)
         else:
             forget_ended(frame.session.thread, self._services)
 

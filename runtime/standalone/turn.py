@@ -377,5 +377,5 @@ def forget_ended(thread: Thread, services: Services) -> None:
     if thread.phase != "ended":
         return
     origin = thread.origin
-    for run_id in services.budgets.ended(origin.run_id, origin.root_run_id):
+    for run_id in services.budgets.ended(origin.run_id, origin.root_run_id, thread.spent):
         services.hub.addressing.run_ended(run_id)

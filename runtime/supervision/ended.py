@@ -2,6 +2,7 @@
 
 from collections import deque
 
+from hubbub.agents.state.spending import Spent
 from hubbub.hub.own_lane import OwnLane
 from hubbub.runtime.kernel.services import Services
 
@@ -18,10 +19,13 @@ class EndedRuns:
         self._keep = keep
         self._roots: deque[str] = deque()
 
-    def add(self, lane: OwnLane) -> None:
-        """A run is over: its variables go with its tree, its files with the last roots."""
+    def add(self, lane: OwnLane, spent: Spent) -> None:
+        """A run is over: its variables go with its tree, its files with the last roots.
+
+        ``spent``: what it has used.
+        """
         hub = self._services.hub
-        for run_id in self._services.budgets.ended(lane.run_id, lane.root_run_id):
+        for run_id in self._services.budgets.ended(lane.run_id, lane.root_run_id, spent):
             hub.addressing.run_ended(run_id)
         services = self._services
         accounts = services.accounts

@@ -353,11 +353,11 @@ class Supervisor:
         thread, outcome = run.thread, None
         if thread.phase == "ended":
             last = thread.outcome if isinstance(thread, Thread) else thread.ending
-            # What was used below it, the journal says.
-            if last and run.lane.root_run_id not in self._services.budgets.by_root:
-                outcome = outcome_of(run_id, last, tree=thread.spent)
+            tree = self._services.budgets.spent_by(run_id, run.lane.root_run_id, thread.spent)
+            if last and tree is not None:  # Else the journal says it.
+                outcome = outcome_of(run_id, last, tree=tree)
             self._families.ended(run_id)
-            self._ended.add(run.lane)
+            self._ended.add(run.lane, thread.spent)
         elif isinstance(thread, Thread):
             self._remember(run.lane, thread)
         if isinstance(run, ModelRun) and run.thread.origin.frame:

@@ -78,6 +78,48 @@ async def test_a_tree_is_not_read_again_for_each_of_its_runs(ports: Ports) -> No
     assert await reads_of(100, ports) <= 5 * few
 
 
+@agent("idler")
+async def idler(input: Any, ctx: RunContext) -> None:
+    await anyio.sleep_forever()
+
+
+@agent("starter")
+async def starter(input: Any, ctx: RunContext) -> None:
+    if input == "One lives on.":
+        ctx.spawn("idler")
+    await ctx.spawn("main", "Delegate.").result()
+    async with ctx.session(model=FunctionModel(answer)) as session:
+        await session.send("What else?")
+        async for _ in session.receive():
+            pass
+
+
+@pytest.mark.parametrize(
+    ("name", "input", "calls"),
+    [
+        ("main", "Delegate.", 3),
+        ("main", "Nothing.", 1),
+        ("starter", "All end.", 4),
+        ("starter", "One lives on.", 4),
+    ],
+)
+async def test_who_waits_for_a_whole_tree_is_told_what_the_journal_says(
+    name: str, input: str, calls: int, ports: Ports
+) -> None:
+    async with Runtime([*family(), idler, starter], store="memory", ports=ports) as runtime:
+        outcome = await runtime.run(name, input)
+        asked = await runtime.hub.ask("runtime", f"report {outcome.run_id}")
+    assert asked["tree"]["model_calls"] == outcome.tree.model_calls == calls
+    assert asked["tree"]["input_tokens"] == outcome.tree.input_tokens > 0
+
+
+async def test_who_waits_for_a_tree_that_was_driven_here_has_nothing_read(ports: Ports) -> None:
+    store = CountedJournal()
+    async with Runtime(family(), store=store, ports=ports) as runtime:
+        assert (await runtime.run("main", "Delegate.")).tree.model_calls == 3
+    assert store.reads == 0
+
+
 @pytest.mark.parametrize("priced", [True, False])
 async def test_a_tree_is_summed_up_where_people_look(ports: Ports, priced: bool) -> None:
     store = MemoryJournal()
