@@ -129,7 +129,7 @@ class OutputSpec(Struct, frozen=True, kw_only=True):
     schema: Mapping[str, Any]
 
 
-class ModelRequest(Struct, frozen=True, kw_only=True):
+class ModelRequest(Struct, frozen=True, kw_only=True, gc=False):
     """One model call.
 
     ``attempt`` counts from 1 and grows with retries of the same step; ``options`` goes to the

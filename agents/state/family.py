@@ -141,7 +141,10 @@ class Family(Struct, frozen=True, gc=False):
 
     @property
     def holds(self) -> bool:
-        return any(start.status != "done" for start in self.starts)
+        for start in self.starts:  # noqa: SIM110 - without a generator
+            if start.status != "done":
+                return True
+        return False
 
     @property
     def only_waits(self) -> bool:
@@ -153,7 +156,10 @@ class Family(Struct, frozen=True, gc=False):
         return tuple(child for child in self.children if child.resumable)
 
     def find(self, run_id: str) -> Child | None:
-        return next((child for child in self.children if child.run_id == run_id), None)
+        for child in self.children:  # Without a generator: asked of each result.
+            if child.run_id == run_id:
+                return child
+        return None
 
     def living(self, tool: str) -> tuple[Child, ...]:
         """The instances of one configured tool that count against its cap."""
@@ -295,7 +301,8 @@ def reports_to_side(family: Family, item: e.SessionResult) -> Child | None:
         return None
     if child.takeover:
         return None  # What comes too late is the user's, not the caller's.
-    if any((child.run_id, key) in family.given_up for key in item.answers):
+    given_up = family.given_up
+    if given_up and any((child.run_id, key) in given_up for key in item.answers):
         return None
     return child
 
@@ -321,7 +328,7 @@ def failure_of(item: e.SessionResult) -> str:
 def notes_of(item: e.SessionResult, paths: tuple[str, ...]) -> tuple[str, ...]:
     """What follows the words: files, and that a limit was reached."""
     limit = ("Reason: limit",) if item.outcome == "limit" else ()
-    return (*attachment_note(paths), *limit)
+    return (*attachment_note(paths), *limit) if paths else limit
 
 
 def describe(item: e.SessionResult, paths: tuple[str, ...]) -> UserMessage:

@@ -111,7 +111,10 @@ class OpenStep(Struct, frozen=True, gc=False):
     @property
     def frame(self) -> OpenCall | None:
         """The call whose child has the conversation, if one has."""
-        return next((c for c in self.calls if c.status == "waiting" and c.takeover), None)
+        for call in self.calls:
+            if call.status == "waiting" and call.takeover:
+                return call
+        return None
 
     @property
     def pause(self) -> OpenCall | None:

@@ -98,7 +98,9 @@ def also_delegated(
     if decision.after is None:
         return decision
     # What is started in the same commit counts already.
-    started = sum(isinstance(event, e.SessionOpen) for _, event in decision.mail)
+    started = 0
+    for _, event in decision.mail:
+        started += isinstance(event, e.SessionOpen)
     if started and signal.budget is not None:
         budget = signal.budget
         budget = replace(budget, live=budget.live + started, spawned=budget.spawned + started)

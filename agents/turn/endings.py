@@ -268,7 +268,7 @@ def _results(
         return [_result(after, ended[-1], True) if ended else _last_word_of_frame(after)]
     if not ended:
         return [_last_word(after)] if is_final else []
-    if not any(isinstance(event, e.SessionStart) for event in events):
+    if not [event for event in events if isinstance(event, e.SessionStart)]:
         return [_result(after, ended[0], is_final)]
     # Where another session begins at once, each is reported with the state that it ended in.
     found = []

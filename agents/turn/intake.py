@@ -209,10 +209,16 @@ def _ended(
 
 def _told_children(thread: Thread, items: tuple[InLane, ...]) -> tuple[tuple[str, InLane], ...]:
     """What the items mean for the children the run waits for: an interruption, or its closing."""
-    stop = next((item for item in items if _stops(thread, item)), None)
+    close = stop = None
+    for item in items:
+        if item.__class__ is e.SessionResult:  # As nearly always.
+            continue
+        if stop is None and _stops(thread, item):
+            stop = item
+        elif close is None and isinstance(item, e.SessionClose):
+            close = item
     if stop is None:
-        frame = thread.frame
-        close = next((item for item in items if isinstance(item, e.SessionClose)), None)
+        frame = None if close is None else thread.frame
         if frame is None or close is None:
             return ()
         return ((frame.child, e.SessionClose(reason=close.reason)),)
@@ -239,7 +245,8 @@ def _with_results(
     for item in items:
         if isinstance(item, e.SessionResult):
             answers += _answers(sofar, item)
-            sofar = fold(sofar, e.SessionTaken(items=(item,)))
+            if item is not items[-1]:  # For what comes behind it.
+                sofar = fold(sofar, e.SessionTaken(items=(item,)))
         elif isinstance(item, e.SessionVariables):
             booted, started = _boot(after, item, thread.family.deferred, definitions, budget)
             events += booted
@@ -294,7 +301,7 @@ def _late_replies(
 ) -> tuple[tuple[e.SessionReply, ...], tuple[e.SessionReply, ...]]:
     """The replies among the items whose prompts are open no more when it is their turn, and those
     that came when the time of theirs was over."""
-    open_ = {each.prompt_id: each for each in thread.prompts}
+    open_ = {each.prompt_id: each for each in thread.prompts} if thread.prompts else {}
     late, expired = [], []
     for item in items:
         if isinstance(item, e.SessionTimer):

@@ -32,12 +32,10 @@ def unhandled(commit: Commit) -> list[tuple[str, str, InLane]]:
     """
     found: list[tuple[str, str, InLane]] = []
     if commit.receipt is None:
-        found += [
-            (each.to, each.reason, each.event)
-            for each in commit.deliveries
-            if each.outcome == "rejected" and not isinstance(each.event, SessionOpen)
-        ]
-    if commit.status == "ended":
+        for each in commit.deliveries:
+            if each.outcome == "rejected" and not isinstance(each.event, SessionOpen):
+                found += [(each.to, each.reason, each.event)]
+    if commit.leftovers and commit.status == "ended":
         ending = commit.events[-1] if commit.events else None
         reason = "terminated" if getattr(ending, "outcome", "") == "terminated" else "ended"
         found += [(commit.run_id, reason, item) for item in commit.leftovers]

@@ -39,7 +39,7 @@ Items: TypeAlias = list[InLane] | tuple[()]
 empty."""
 
 
-class Mailbox(Struct, eq=False):
+class Mailbox(Struct, eq=False, gc=False):
     """The untaken items of one run, in order; each is noted once."""
 
     control: "Items" = ()

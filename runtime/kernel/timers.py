@@ -6,27 +6,27 @@ from itertools import count
 from typing import Final
 
 import anyio
+from msgspec import Struct
 
 from hubbub.hub.ports import Clock
 
 __all__ = ["Timer", "Timers"]
 
 
-class Timer:
-    """A deadline that may be called off."""
+class Timer(Struct, order=True):
+    """A deadline that may be called off; what is due first is the least."""
 
-    __slots__ = ("_timers", "due", "fire")
-
-    def __init__(self, timers: "Timers", fire: Callable[[], None]) -> None:
-        self._timers = timers
-        self.due = 0.0
-        """When it fires, by the monotonic clock."""
-        self.fire: Callable[[], None] | None = fire
+    due: float
+    """When it fires, by the monotonic clock."""
+    number: int
+    """No two have the same, so that nothing else is compared."""
+    fire: Callable[[], None] | None
+    timers: "Timers"
 
     def cancel(self) -> None:
         if self.fire is not None:
             self.fire = None
-            self._timers._called_off()
+            self.timers.called_off()
 
 
 RESOLUTION: Final = 1e-9
@@ -39,7 +39,7 @@ class Timers:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._heap: list[tuple[float, int, Timer]] = []
+        self._heap: list[Timer] = []
         self._numbers = count()
         self._void = 0
         self._sleep: anyio.CancelScope | None = None
@@ -47,10 +47,9 @@ class Timers:
 
     def after(self, seconds: float, fire: Callable[[], None]) -> Timer:
         """Call ``fire`` in ``seconds``; it must not raise."""
-        timer = Timer(self, fire)
-        timer.due = deadline = self._clock.monotonic() + seconds
-        heapq.heappush(self._heap, (deadline, next(self._numbers), timer))
-        if self._heap[0][2] is timer:
+        timer = Timer(self._clock.monotonic() + seconds, next(self._numbers), fire, self)
+        heapq.heappush(self._heap, timer)
+        if self._heap[0] is timer:
             # The sleeper must look again: this one is due before what it sleeps for.
             if self._earlier is not None:
                 self._earlier.set()
@@ -58,17 +57,18 @@ class Timers:
                 self._sleep.cancel()
         return timer
 
-    def _called_off(self) -> None:
+    def called_off(self) -> None:
+        """One of them is void."""
         self._void += 1
         if self._void > 64 and self._void * 2 > len(self._heap):
-            self._heap = [entry for entry in self._heap if entry[2].fire is not None]
+            self._heap = [timer for timer in self._heap if timer.fire is not None]
             heapq.heapify(self._heap)
             self._void = 0
 
     async def run(self) -> None:
         """Serve until cancelled."""
         while True:
-            while self._heap and self._heap[0][2].fire is None:
+            while self._heap and self._heap[0].fire is None:
                 heapq.heappop(self._heap)
                 self._void -= 1
             if not self._heap:
@@ -76,13 +76,13 @@ class Timers:
                 await self._earlier.wait()
                 self._earlier = None
                 continue
-            wait = self._heap[0][0] - self._clock.monotonic()
+            wait = self._heap[0].due - self._clock.monotonic()
             if wait > RESOLUTION:
                 with anyio.CancelScope() as self._sleep:
                     await self._clock.sleep(wait)
                 self._sleep = None
                 continue
-            _, _, timer = heapq.heappop(self._heap)
+            timer = heapq.heappop(self._heap)
             fire, timer.fire = timer.fire, None
             if fire is not None:
                 fire()
