@@ -126,24 +126,20 @@ class OpenStep(Struct, frozen=True, gc=False):
 
     def as_message(self) -> AssistantMessage:
         """The step as the model will see it; call ids are unique within the run."""
-        return AssistantMessage(
-            text=self.text,
-            thinking=self.thinking,
-            calls=tuple(
-                [
-                    AnsweredCall(
-                        id=f"call_{self.number}_{call.index}",
-                        name=call.name,
-                        arguments=call.arguments,
-                        output=call.output,
-                        is_error=call.is_error,
-                        notes=call.notes,
-                        parts=call.parts,
-                    )
-                    for call in self.calls
-                ]
-            ),
-        )
+        calls = []
+        for call in self.calls:
+            calls += [
+                AnsweredCall(
+                    id=f"call_{self.number}_{call.index}",
+                    name=call.name,
+                    arguments=call.arguments,
+                    output=call.output,
+                    is_error=call.is_error,
+                    notes=call.notes,
+                    parts=call.parts,
+                )
+            ]
+        return AssistantMessage(text=self.text, thinking=self.thinking, calls=tuple(calls))
 
 
 FAILURES: Final = frozenset(("failed", "timed_out", "limit"))

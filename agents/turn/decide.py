@@ -29,6 +29,7 @@ Rules, in this order
 The command is never stored: the live loop, a wake-up and a restart after a crash compute it again.
 """
 
+from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
@@ -39,6 +40,7 @@ from hubbub.hub import events as e
 from hubbub.hub.events import InLane
 
 __all__ = [
+    "KIND_OF",
     "SUMMARIZING",
     "Activity",
     "AwaitChildren",
@@ -304,7 +306,7 @@ def _starts(thread: Thread) -> tuple[Activity, ...]:
     )[:1]
 
 
-_KINDS: dict[type, Kind] = {
+KIND_OF: Final[Mapping[type, Kind]] = {
     e.SessionOpen: "control",
     e.SessionAbort: "control",
     e.SessionCancel: "control",
@@ -319,8 +321,9 @@ _KINDS: dict[type, Kind] = {
     e.SessionVariables: "result",
     e.SessionMessage: "message",
 }
+"""The kind of an inbox item, by its class."""
 
 
 def kind_of(item: InLane) -> Kind:
     """The kind of an inbox item."""
-    return _KINDS[item.__class__]
+    return KIND_OF[item.__class__]

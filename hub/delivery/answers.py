@@ -187,11 +187,10 @@ class PartialAnswers:
     def overtake(self, event: Event) -> None:
         """A record of a run that has answers under way is being dispatched."""
         is_anew = event.__class__ is AgentRestore
-        left = [
-            answer
-            for answer in self.by_run[event.run_id]
-            if answer.ended_at is None or not (is_anew or event.seq > answer.ended_at)
-        ]
+        left = []
+        for answer in self.by_run[event.run_id]:
+            if answer.ended_at is None or not (is_anew or event.seq > answer.ended_at):
+                left += [answer]
         if left:
             self.by_run[event.run_id] = left
         else:

@@ -21,8 +21,11 @@ T = TypeVar("T")
 class Pieces(Protocol):
     """Coroutines that are to be awaited one after the other."""
 
-    def begin(self) -> Coroutine[Any, Any, Any] | None:
-        """The first piece, if there is anything to do; asked again when one has failed."""
+    def go_on(self, value: Any) -> Coroutine[Any, Any, Any] | None:
+        """The next piece, if there is anything left to do.
+
+        ``value`` is what the last one has returned; ``None`` at first, and after one that failed.
+        """
         ...
 
     def waits(self) -> object:
@@ -30,10 +33,6 @@ class Pieces(Protocol):
 
         Not called of one that ends without having to wait.
         """
-        ...
-
-    def ended(self, value: Any) -> Coroutine[Any, Any, Any] | None:
-        """A piece has returned ``value``; the next one, if any."""
         ...
 
     def failed(self, error: BaseException) -> bool:
@@ -73,7 +72,7 @@ def in_turn(
 ) -> Generator[Any, Any, None]:
     """Await one piece after the other, all in ``context`` if one is given; ``is_lent`` as above."""
     # What is bound here stays in memory, of everybody who waits.
-    work = pieces.begin() if context is None else context.run(pieces.begin)
+    work = pieces.go_on(None) if context is None else context.run(pieces.go_on, None)
     here: Any = None
     is_closed = False
     while work is not None:
@@ -101,7 +100,6 @@ def in_turn(
                 raise
             if is_closed:
                 return
-            work = pieces.begin() if context is None else context.run(pieces.begin)
-            continue
-        work = pieces.ended(value) if context is None else context.run(pieces.ended, value)
+            value = None
+        work = pieces.go_on(value) if context is None else context.run(pieces.go_on, value)
         value = None

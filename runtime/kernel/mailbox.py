@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from hubbub.agents.state.commands import command_of
-from hubbub.agents.turn.decide import Kind, kind_of
+from hubbub.agents.turn.decide import KIND_OF, Kind
 from hubbub.hub.addressing import is_from_user
 from hubbub.hub.events import InLane, SessionMessage, SessionResult
 
@@ -57,7 +57,7 @@ class Mailbox(Struct, eq=False, gc=False):
         if item.seq <= self.seen:
             return
         self.seen = item.seq
-        match kind_of(item):
+        match KIND_OF[item.__class__]:
             case "control":
                 self.control = items = self.control or []
             case "result":

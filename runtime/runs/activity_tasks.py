@@ -177,14 +177,14 @@ class Ticket(Struct, eq=False):
                 if passed is not None:
                     raise passed from None
 
-    def begin(self) -> Coroutine[Any, Any, Any] | None:
-        CURRENT_RUN.set(self.tasks.run.lane.run_id)
-        return self._cut_off() if self.is_cut_off else self.ended(None)
-
-    def ended(self, value: Any) -> Coroutine[Any, Any, Any] | None:
+    def go_on(self, value: Any) -> Coroutine[Any, Any, Any] | None:
         activity, tasks = self.activity, self.tasks
         run, running = tasks.run, tasks.running
-        if activity is not None and not self.is_between:
+        if self.is_between:
+            if self.is_cut_off:
+                return self._cut_off()
+            CURRENT_RUN.set(run.lane.run_id)
+        elif activity is not None:
             if running.get(activity) is not self:
                 log.info("result.dropped", run_id=run.lane.run_id, activity=repr(activity)[:200])
                 return None

@@ -210,10 +210,9 @@ class ModelRun(Resting):
                     signal, self.signals = self.signals[0], self.signals[1:]
                     self._signal(signal, waiting)
                     continue
-                side = self.side
                 command = decide(
                     self.thread, waiting, self._tasks.asking, hook_events=bool(self.hook_events),
-                    hooked=_NOTHING if side is None or not side.may_hook else self._hooked(side),
+                    hooked=self._hooked(at) if (at := self.side) and at.may_hook else _NOTHING,
                     limit=self._limit, used_up="" if self._meter is None else self._meter.used_up(),
                 )  # fmt: skip
                 match command:

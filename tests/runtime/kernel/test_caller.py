@@ -179,7 +179,9 @@ class Waits:
         self._waits = list(waits)
         self.told: list[str] = []
 
-    def begin(self) -> Coroutine[Any, Any, int] | None:
+    def go_on(self, value: int | None) -> Coroutine[Any, Any, int] | None:
+        if value is not None:
+            self.told.append(f"{value} for {who.get()}")
         return self._piece(self._waits.pop(0)) if self._waits else None
 
     async def _piece(self, waits: int) -> int:
@@ -196,10 +198,6 @@ class Waits:
 
     def waits(self) -> None:
         self.told.append("waits")
-
-    def ended(self, value: int) -> Coroutine[Any, Any, int] | None:
-        self.told.append(f"{value} for {who.get()}")
-        return self.begin()
 
     def failed(self, error: BaseException) -> bool:
         self.told.append(type(error).__name__)
