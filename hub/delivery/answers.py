@@ -59,6 +59,8 @@ class _Recorded(Struct, frozen=True):
 class Block(Struct, eq=False):
     """The text of one block so far, counted in code points."""
 
+    about: DeltaEvent
+    """A delta of it without text: what is the same in all of them."""
     pieces: list[str] = field(default_factory=list)
     start: int = 0
     """Where what is kept of it begins."""
@@ -99,19 +101,31 @@ class PartialAnswer(Struct, eq=False):
         for join in late:
             join(self)
 
+    def block(self, place: Place) -> Block:
+        """A block, which begins if it has not yet."""
+        block = self.blocks.get(place)
+        if block is not None:
+            return block
+        kind, number = place
+        about: DeltaEvent = self.about
+        if kind is not AgentTextDelta or number:
+            about = kind(
+                run_id=about.run_id, root_run_id=about.root_run_id,
+                parent_run_id=about.parent_run_id, agent=about.agent, step=about.step,
+                attempt=about.attempt, block=number, turn=about.turn, side=about.side,
+                label=about.label,
+            )  # fmt: skip
+        block = self.blocks[place] = Block(about)
+        return block
+
     def rest(self, place: Place, offset: int) -> DeltaEvent | None:
         """What there is of a block from ``offset`` on; ``None``: nothing, or nothing to show."""
-        kind, number = place
-        begin, text = self.blocks[place].rest(offset)
+        block = self.blocks[place]
+        begin, text = block.rest(offset)
         if not text or (not text.isascii() and text_problem(text)):
             return None  # A reply that holds such a text will be refused.
-        about = self.about
-        return kind(
-            run_id=about.run_id, root_run_id=about.root_run_id, parent_run_id=about.parent_run_id,
-            agent=about.agent, step=about.step, attempt=about.attempt, block=number, text=text,
-            offset=begin, turn=about.turn, side=about.side, label=about.label,
-            after_seq=self.lane.seq if self.ended_at is None else self.ended_at,
-        )  # fmt: skip
+        after = self.lane.seq if self.ended_at is None else self.ended_at
+        return structs.replace(block.about, text=text, offset=begin, after_seq=after)
 
 
 class PartialAnswers:
@@ -159,7 +173,7 @@ class PartialAnswers:
             answer = PartialAnswer(about, _Recorded(event.after_seq), ended_at=event.after_seq)
             answer.is_shown = True
             self.by_run.setdefault(event.run_id, []).append(answer)
-        block = answer.blocks.setdefault((event.__class__, event.block), Block())
+        block = answer.block((event.__class__, event.block))
         if event.offset != block.length:
             block.pieces.clear()
             block.start = event.offset

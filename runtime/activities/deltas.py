@@ -6,12 +6,12 @@ in the middle of an answer gets the rest of it, and a partial stream the text be
 
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hubbub.agents.model import Delta, TextDelta, ThinkingDelta
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.agents.turn.decide import CallModel
-from hubbub.hub.delivery.answers import MAX_KEPT, Block, PartialAnswer, Place
+from hubbub.hub.delivery.answers import MAX_KEPT, PartialAnswer, Place
 from hubbub.hub.events import AgentTextDelta, AgentThinkingDelta
 from hubbub.hub.hub import Hub
 from hubbub.hub.run_hub import RunScope
@@ -53,7 +53,7 @@ class Deltas(Struct, eq=False):
         # Without any call, for nobody may listen.
         block = answer.blocks.get(place)
         if block is None:
-            block = answer.blocks[place] = Block()
+            block = answer.block(place)
         offset = block.length
         block.length = end = offset + len(text)
         block.pieces.append(text)
@@ -73,13 +73,10 @@ class Deltas(Struct, eq=False):
             return
         if not text.isascii() and text_problem(text):
             return  # So will the reply be refused that it is part of.
-        about = answer.about
         dispatcher.number += 1  # ``emit_ephemeral`` in place: each piece comes this way.
-        event = kind(
-            at=hub.ports.clock.now(), run_id=lane.run_id, root_run_id=lane.root_run_id,
-            parent_run_id=lane.parent_run_id, agent=lane.agent, step=about.step,
-            attempt=about.attempt, block=place[1], after_seq=lane.seq, text=text,
-            offset=offset, turn=about.turn, side=about.side, label=about.label,
+        # A copy takes a sixth of the time of a new one.
+        event = structs.replace(
+            block.about, at=hub.ports.clock.now(), after_seq=lane.seq, text=text, offset=offset,
             seq=dispatcher.number,
         )  # fmt: skip
         commit = dispatcher.answers.uncommitted.get(lane.run_id)

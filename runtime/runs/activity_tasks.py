@@ -98,7 +98,8 @@ class ActivityTasks(Struct, eq=False):
                 self.asking = SUMMARIZING
             if (ticket := self.inline) is not None:
                 # The task that has just finished an activity continues with this one.
-                running[activity], self.inline, ticket.activity = ticket, None, activity
+                running[activity], self.inline = ticket, None
+                ticket.activity, ticket.is_wanted = activity, True
                 continue
             ticket = running[activity] = Ticket(self, activity)
             if self.caller is not None and self.caller.takes(ticket):
@@ -130,6 +131,7 @@ class ActivityTasks(Struct, eq=False):
         ticket = self.running.pop(activity, None)
         if ticket is None:
             return
+        ticket.is_wanted = False
         if isinstance(activity, CallModel | Summarize):
             self.asking = 0
         if ticket.timer is not None:
@@ -152,6 +154,8 @@ class Ticket(Struct, eq=False):
 
     tasks: ActivityTasks
     activity: Activity | None
+    is_wanted: bool = True
+    """Whether that is under way; else it has been called off."""
     handle: Cancellable | None = None
     timer: Timer | None = None
     seconds: float = 0.0
@@ -179,16 +183,16 @@ class Ticket(Struct, eq=False):
 
     def go_on(self, value: Any) -> Coroutine[Any, Any, Any] | None:
         activity, tasks = self.activity, self.tasks
-        run, running = tasks.run, tasks.running
+        run = tasks.run
         if self.is_between:
             if self.is_cut_off:
                 return self._cut_off()
             CURRENT_RUN.set(run.lane.run_id)
         elif activity is not None:
-            if running.get(activity) is not self:
+            if not self.is_wanted:
                 log.info("result.dropped", run_id=run.lane.run_id, activity=repr(activity)[:200])
                 return None
-            del running[activity]  # ``_stop`` in place: each activity comes this way.
+            del tasks.running[activity]  # ``_stop`` in place: each activity comes this way.
             if isinstance(activity, CallModel | Summarize):
                 tasks.asking = 0
             if self.timer is not None:
@@ -203,7 +207,7 @@ class Ticket(Struct, eq=False):
                 # Others run too, however fast models and tools are.
                 self.is_between = True
                 return anyio.lowlevel.checkpoint()
-        if activity is None or running.get(activity) is not self:
+        if activity is None or not self.is_wanted:
             return None  # Called off before its first turn: it must not begin.
         self.is_between = False
         try:
@@ -223,7 +227,7 @@ class Ticket(Struct, eq=False):
         self.is_cut_off, self.activity = False, None
         if not is_contained(error):
             return False
-        if activity is not None and tasks.running.get(activity) is self:
+        if activity is not None and self.is_wanted:
             tasks.shared.keeper.died(tasks.run, error)
         return True
 
@@ -240,7 +244,7 @@ class Ticket(Struct, eq=False):
         if activity is None or self.is_between:
             return
         seconds = timeout_of(activity, tasks.run, tasks.shared.services)
-        if seconds is not None and tasks.running.get(activity) is self:
+        if seconds is not None and self.is_wanted:
             self.seconds = seconds
             self._set_timer(seconds)
 
@@ -267,7 +271,8 @@ class Ticket(Struct, eq=False):
     def resume_timer(self, activity: Activity) -> None:
         """It waits for that one no more."""
         self.asking -= 1
-        if not self.asking and self.left >= 0 and self.tasks.running.get(activity) is self:
+        is_under_way = self.is_wanted and self.activity is activity
+        if not self.asking and self.left >= 0 and is_under_way:
             seconds, self.left = self.left, -1.0
             self._set_timer(seconds)
 
@@ -275,7 +280,7 @@ class Ticket(Struct, eq=False):
 class _Scope(AtWork):
     """The scope of one activity (``RunScope``): void as soon as it is no longer wanted."""
 
-    __slots__ = ("_activity", "_tasks", "_ticket", "lane")
+    __slots__ = ("_activity", "_ticket", "lane")
 
     keeps_answers = True
     run: DrivenRun
@@ -292,7 +297,6 @@ class _Scope(AtWork):
         self.work = self
         self._activity = activity
         self._ticket = ticket
-        self._tasks = tasks
         self.lane = run.lane
 
     @contextmanager
@@ -307,8 +311,8 @@ class _Scope(AtWork):
 
     @property
     def is_live(self) -> bool:
-        run, activity = self.run, self._activity
-        if self._tasks.running.get(activity) is not self._ticket or run.thread.phase == "ended":
+        run, activity, ticket = self.run, self._activity, self._ticket
+        if ticket.activity is not activity or not ticket.is_wanted or run.thread.phase == "ended":
             return False
         # What has just been decided holds already, though the loop has not come to it yet.
         return not run.is_advancing or is_wanted(run.thread, activity)

@@ -415,7 +415,8 @@ def test_what_a_stream_remembers_of_answers_is_bounded() -> None:
     for number in range(1000):
         about = AgentTextDelta(run_id=f"r{number}", step=1)
         answer = under_way.begin(about, Lane())
-        answer.blocks[AgentTextDelta, 0] = answers.Block(pieces=["a"], length=1)
+        block = answer.block((AgentTextDelta, 0))
+        block.pieces, block.length = ["a"], 1
         event = answer.rest((AgentTextDelta, 0), 0)
         assert event is not None
         received.give(event)
