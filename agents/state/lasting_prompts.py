@@ -14,10 +14,12 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from hubbub.agents.state.prompts import OpenPrompt
 from hubbub.hub.delivery.ended_prompts import asker_of
 from hubbub.hub.events import PromptKind
+from hubbub.hub.values import NULL
 
-__all__ = ["LastingPrompt", "note_of", "read_note"]
+__all__ = ["LastingPrompt", "kept_prompt", "note_of", "read_note"]
 
 
 class LastingPrompt(Struct, frozen=True, omit_defaults=True):
@@ -47,6 +49,17 @@ class LastingPrompt(Struct, frozen=True, omit_defaults=True):
     def is_over_at(self, at: int) -> bool:
         """Whether what is said then comes too late."""
         return 0 < self.expires_at <= at
+
+
+def kept_prompt(
+    prompt: OpenPrompt, agent: str, side: str, above: tuple[str, ...] = ()
+) -> LastingPrompt:
+    """What is kept of an open prompt of a run of ``agent``, which acts as ``side`` of it."""
+    schema = "" if prompt.schema_json is NULL else bytes(prompt.schema_json).decode()
+    return LastingPrompt(
+        prompt.prompt_id, prompt.kind, above, prompt.since, prompt.expires_at, agent, side,
+        prompt.tool, schema,
+    )  # fmt: skip
 
 
 def note_of(kept: LastingPrompt) -> str:

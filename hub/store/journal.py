@@ -165,12 +165,14 @@ class FoundTree(Struct, frozen=True, kw_only=True):
 
     The runs, the root first and those above others before them; and their events, of both lanes,
     numbered and in order, which are dispatched as those of any run.  ``at`` is when (µs): its root
-    is spoken to then, as one that is opened, however old its events are.
+    is spoken to then, as one that is opened, however old its events are.  ``notes`` are what the
+    store has to note with it.
     """
 
     at: int
     runs: Sequence[FoundRun]
     events: Sequence[Event]
+    notes: Mapping[str, str] = {}
 
     @property
     def root(self) -> NewRun:

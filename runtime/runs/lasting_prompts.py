@@ -19,7 +19,12 @@ import msgspec
 from hubbub.agents.definitions.answers import answer_problem
 from hubbub.agents.definitions.arguments import BadArguments
 from hubbub.agents.state.commands import CANCELLED, command_of
-from hubbub.agents.state.lasting_prompts import LastingPrompt, note_of, read_note
+from hubbub.agents.state.lasting_prompts import (
+    LastingPrompt,
+    kept_prompt,
+    note_of,
+    read_note,
+)
 from hubbub.agents.state.prompts import LASTING, OpenPrompt, Prompts, find_prompt
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.signals import Taken
@@ -123,6 +128,11 @@ class LastingPrompts:
             if kept is not None and share.owns(root := roots.get(kept.run_id, "")):
                 above = kept.above or ((root,) if root != kept.run_id else ())
                 self._open(msgspec.structs.replace(kept, above=above))
+
+    def came_in(self, notes: Mapping[str, str]) -> None:
+        """Wait for what a tree asks that has come into the store whole, with these notes."""
+        for key, note in notes.items():
+            self._open(read_note(key[len(LASTING) :], note))
 
     def lost(self, root_run_id: str) -> None:
         """Another process waits for the replies to what is asked in a tree."""
@@ -365,9 +375,4 @@ def _child_below(kept: LastingPrompt, run_id: str) -> str:
 
 
 def _kept(prompt: OpenPrompt, lane: OwnLane, side: str) -> LastingPrompt:
-    above = tuple([run_id for run_id, _ in lane.ancestors])
-    return LastingPrompt(
-        prompt.prompt_id, prompt.kind, above, prompt.since, prompt.expires_at,
-        lane.agent, side, prompt.tool,
-        "" if prompt.schema_json is NULL else bytes(prompt.schema_json).decode(),
-    )  # fmt: skip
+    return kept_prompt(prompt, lane.agent, side, tuple([run_id for run_id, _ in lane.ancestors]))

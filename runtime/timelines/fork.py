@@ -18,11 +18,12 @@ Rules
 * Calls that were under way are lost calls: who goes on with the run treats them as after a crash.
 * What waited in an inbox waits there, in order; but for what would have ended the root.
 * What was accepted under a key is known by it, also where it has gone with the run's old turns: the
-  same again is a duplicate.
+  same again is a duplicate, and is not said to the fork once more.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
@@ -30,12 +31,14 @@ from msgspec.structs import replace
 
 from hubbub.agents.state.bases import changed as changed_base
 from hubbub.agents.state.fold import fold_all
-from hubbub.agents.state.prompts import WITHDRAWN, ends_of
+from hubbub.agents.state.lasting_prompts import kept_prompt, note_of
+from hubbub.agents.state.prompts import LASTING, WITHDRAWN, Prompts, ends_of, with_prompt
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.calls import HANDED_OVER, LOST, answer, given_up
 from hubbub.hub import events as e
 from hubbub.hub.addressing import identity_of, is_minted
-from hubbub.hub.events import Event
+from hubbub.hub.errors import BadValue
+from hubbub.hub.events import Event, InLane
 from hubbub.hub.events.codec import decode_event, encode_event
 from hubbub.hub.events.descriptors import (
     Descriptor,
@@ -43,6 +46,8 @@ from hubbub.hub.events.descriptors import (
     descriptor_of_key,
     read_descriptor,
 )
+from hubbub.hub.near_misses import shown
+from hubbub.hub.store.inbox_rules import number_of
 from hubbub.hub.store.journal import FoundRun, FoundTree, NewRun, RunStatus
 from hubbub.hub.values import NULL
 from hubbub.runtime.timelines.cut import CutRun, CutTree
@@ -92,20 +97,41 @@ def names_of(cut: CutTree, given: ForkedAs, new_id: Callable[[], str]) -> dict[s
 
 
 def forked(cut: CutTree, given: ForkedAs, names: Mapping[str, str]) -> FoundTree:
-    """The tree that goes on from a cut, whose runs have these ids (``names_of``)."""
+    """The tree that goes on from a cut, whose runs have these ids (``names_of``).
+
+    Raises ``BadValue`` for a message under a key of another one.
+    """
     first = next(iter(cut.runs))
+    if given.message is not None and _is_known(cut, given.message):
+        given = replace(given, message=None)
     began = cut.runs[first].thread.phase != "new"
     renamed = _Renamed(names)
     events = [_placed(renamed.of(event), given, began=began) for event in cut.events]
-    runs = []
+    runs, notes = [], dict[str, str]()
     for run_id, run in cut.runs.items():
         asked = cut.asked if run_id == first else ()
         ending = _Over(run, names[run_id], renamed, given, asked, began=began)
         events += ending.events()
         runs.append(ending.found())
+        notes |= ending.notes()
     accepted = _accepted(events)
     runs = [replace(run, accepted=accepted.get(run.new.run_id, {})) for run in runs]
-    return FoundTree(at=given.at, runs=runs, events=events)
+    return FoundTree(at=given.at, runs=runs, events=events, notes=notes)
+
+
+def _is_known(cut: CutTree, message: e.SessionMessage) -> bool:
+    """Whether the root had accepted this message by the cut."""
+    root, known = next(iter(cut.runs)), identity_of(message)
+    if not message.key:
+        return False
+    found = cut.runs[root].settled.get(known, 0)
+    for event in cut.events:
+        if event.run_id == root and isinstance(event, InLane) and identity_of(event) == known:
+            found = number_of(event)
+    if found and found != number_of(message):
+        what = f"the run has accepted another one under its key {shown(message.key)}"
+        raise BadValue("message", f"{what}; give a key of its own")
+    return found != 0
 
 
 def _accepted(events: Iterable[Event]) -> dict[str, dict[tuple[str, str], int]]:
@@ -241,21 +267,25 @@ class _Over:
         self._renamed = renamed
         self._message = given.message if self._is_root else None
         self._dropped: set[int] = set()
+        self._prompts: Prompts = ()
 
     def events(self) -> Iterator[Event]:
         """What is on record of the run beside what was at the cut."""
         if self._lane.has_ended:
             return
         at = self._run.at if self._thread.is_at_work else self._given.at
-        for seq, event in enumerate(self._over(), self._lane.seq + 1):
+        for seq, event in enumerate(self._over(at), self._lane.seq + 1):
             stamped = self._stamped(self._renamed.of(event), "own", seq, at)
             self._thread = fold_all(self._thread, (event,))
+            if isinstance(stamped, e.SessionPrompt):
+                self._prompts = with_prompt(self._prompts, stamped)
             yield stamped
         if self._message is not None:
             yield self._stamped(self._message, "in", self._lane.in_seq + 1, self._given.at)
 
-    def _over(self) -> Iterator[Event]:
-        """What ends with the cut, by the records of the old run."""
+    def _over(self, at: int) -> Iterator[Event]:
+        """What ends with the cut, by the records of the old run, and what is asked then, at a time
+        (µs)."""
         thread, lane = self._thread, self._lane
         if self._is_root and (ends := [x for x in self._run.ends if x.seq in lane.untaken]):
             self._dropped.update(x.seq for x in ends)
@@ -277,7 +307,7 @@ class _Over:
         left = tuple([each for each in thread.prompts if each.prompt_id not in held])
         yield from ends_of(left, WITHDRAWN, thread.turn)
         if not self._changes_agent:
-            yield from self._asked
+            yield from map(partial(_asked_anew, self._given.at - at), self._asked)
         if self._is_root and thread.phase != "new":
             yield from self._changed()
 
@@ -327,6 +357,12 @@ class _Over:
             },
         )  # fmt: skip
 
+    def notes(self) -> dict[str, str]:
+        """The notes of what its calls ask; after ``events``."""
+        side = self._thread.acts_as
+        kept = [kept_prompt(each, self._agent, side) for each in self._prompts]
+        return {LASTING + each.prompt_id: note_of(each) for each in kept}
+
     def _descriptor(self) -> Descriptor | None:
         opened = self._opened
         if self._is_root:
@@ -337,6 +373,14 @@ class _Over:
             id=self._run_id, parent_agent_id=opened.parent_run_id or "",
             name=opened.name or opened.open_agent,
         )  # fmt: skip
+
+
+def _asked_anew(later: int, prompt: e.SessionPrompt) -> e.SessionPrompt:
+    """What is asked in a fork that is made so much (µs) later than its last record, at whose time
+    it stands: there is as long to answer as there was."""
+    if prompt.timeout is None:
+        return prompt
+    return replace(prompt, timeout=prompt.timeout + max(0, later) / 1_000_000)
 
 
 def _wake_at(opened: e.SessionOpen) -> int | None:

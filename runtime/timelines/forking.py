@@ -181,7 +181,7 @@ async def _written(hub: Hub, tree: FoundTree, *, minted: Collection[str]) -> Non
 
     Who is cancelled meanwhile does not learn whether it came to be, as with any other commit.
     """
-    commit, done = Commit(found=tree), anyio.Event()
+    commit, done = Commit(found=tree, notes=tree.notes), anyio.Event()
 
     def after(commit: Commit) -> None:
         owner = hub.dispatcher.owner
