@@ -17,6 +17,7 @@ Rules
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Final, Protocol
 
 from msgspec import structs
@@ -168,9 +169,8 @@ class Dispatcher:
 
     __slots__ = (
         "_after_mail", "_dispatching", "_everyone", "_floors", "_nested", "_runs", "_tasks",
-        "_trees", "answers",
-        "changes", "dispatched", "dropped", "hearing", "home", "is_closed", "journal", "mail",
-        "number", "owner", "ports", "queued", "relay", "streams",
+        "_trees", "answers", "changes", "dispatched", "dropped", "going", "hearing", "home",
+        "is_closed", "journal", "mail", "number", "owner", "ports", "queued", "relay", "streams",
     )  # fmt: skip
 
     def __init__(self, journal: Journal, ports: Ports, tasks: TaskHost) -> None:
@@ -184,6 +184,8 @@ class Dispatcher:
         self.changes = 0
         """How often somebody has begun or ceased to listen."""
         self.streams: dict[OpenStream, None] = {}
+        self.going: list[tuple[str | None, Collection[str] | None, int]] = []
+        """What is about to go from the journal, as ``removed`` says it."""
         self.mail: deque[InLane] = deque()
         """What entered inboxes and has not been announced to the owner yet."""
         self.owner: Owner | None = None
@@ -241,6 +243,14 @@ class Dispatcher:
         """
         for stream in tuple(self.streams):
             stream.removed(root_run_id, run_ids, last)
+
+    def removing(self, root_run_id: str, run_ids: Collection[str], last: int) -> Callable[[], None]:
+        """``removed``, up to the call of what is returned, which tells that the commit is done by
+        which it goes: who begins to read meanwhile may see it there, and then no more."""
+        going = (root_run_id, run_ids, last)
+        self.going.append(going)
+        self.removed(*going)
+        return partial(self.going.remove, going)
 
     def has(self, type_: str, *, run_id: str = "", root_run_id: str = "") -> bool:
         """Whether anybody would get an event of this type; guards costly payloads."""

@@ -57,34 +57,10 @@ class EventStream(Generic[E]):
     """
 
     __slots__ = (
-        "_after",
-        "_buffer",
-        "_closed",
-        "_dispatcher",
-        "_dropped",
-        "_had_message",
-        "_home",
-        "_inbox",
-        "_is_over",
-        "_kinds",
-        "_last",
-        "_limit",
-        "_lossless",
-        "_mark",
-        "_marked",
-        "_outlives_store",
-        "_position",
-        "_reading",
-        "_removed",
-        "_room",
-        "_selection",
-        "_shown",
-        "_shows_all",
-        "_start",
-        "_until",
-        "_waiter",
-        "dropped",
-        "subscription",
+        "_after", "_buffer", "_closed", "_dispatcher", "_dropped", "_gone", "_had_message",
+        "_home", "_inbox", "_is_over", "_kinds", "_last", "_limit", "_lossless", "_mark",
+        "_marked", "_outlives_store", "_position", "_reading", "_removed", "_room", "_selection",
+        "_shown", "_shows_all", "_start", "_until", "_waiter", "dropped", "subscription",
     )  # fmt: skip
 
     def __init__(
@@ -125,6 +101,8 @@ class EventStream(Generic[E]):
         self._reading = after is not None
         self._removed = False
         """Whether events were removed from the journal that it had not read yet."""
+        self._gone = 0
+        """Up to where something was removed while its place was looked for."""
         self._until: Callable[[Event], bool] | None = None
         self._is_over = False
         """Whether what would have ended it was missed, or is kept no longer."""
@@ -139,6 +117,8 @@ class EventStream(Generic[E]):
         """The stream's place among those who listen; to leave it is to close the stream."""
         if not self._reading:
             self._attach()
+        for going in dispatcher.going:
+            self.removed(*going)
 
     # ── the hub's side ───────────────────────────────────────────────────────────────────────
 
@@ -186,7 +166,10 @@ class EventStream(Generic[E]):
 
     def removed(self, root_run_id: str | None, run_ids: Collection[str] | None, last: int) -> None:
         """A tree goes from the journal (``Dispatcher.removed``)."""
-        if self._after is not None or not self._selection.meets(root_run_id, run_ids):
+        if not self._selection.meets(root_run_id, run_ids):
+            return
+        if self._after is not None:
+            self._gone = max(self._gone, last)
             return
         dispatched, is_live = self._dispatcher.dispatched, not (self._reading or self._dropped)
         if is_live and not self._closed and dispatched < last:
@@ -412,6 +395,8 @@ class EventStream(Generic[E]):
             journal, after = self._dispatcher.journal, self._after
             found = await place(journal, after)
             cut = found and after != START and await is_cut(journal, self._selection, found)
+            # Something may have gone behind that look.
+            cut = cut or (after != START and self._gone > (found or 0))
             self._after = None  # Not before: a reader that is cancelled here begins again.
             self._start = self._position = found or 0
             if found is None:

@@ -80,9 +80,12 @@ class OldTurns:
 
     async def _let_go(self, due: _Due) -> bool:
         # Before it goes: who is behind reads a page at a time, and may be at it.
-        self._dispatcher.removed(due.root_run_id, (due.cut.run_id,), due.last)
+        is_done = self._dispatcher.removing(due.root_run_id, (due.cut.run_id,), due.last)
         commit = Commit(cut=due.cut, notes=self._note_of(due.last), about=due.cut.run_id)
-        await self._commit(commit)
+        try:
+            await self._commit(commit)
+        finally:
+            is_done()
         return not commit.error
 
 

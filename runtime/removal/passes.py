@@ -297,13 +297,14 @@ class RetentionPasses:
             if last > heard:
                 continue  # The next pass finds it again.
             run_ids = tree.run_ids
+            is_done = None
             if not self._turn.is_shared:  # Else the store tells everybody.
                 # Before it goes: who is behind reads a page at a time, and may be at it.
-                self._hub.dispatcher.removed(tree.root_run_id, run_ids, last)
+                is_done = self._hub.dispatcher.removing(tree.root_run_id, run_ids, last)
             kept = {**dict.fromkeys(notes, ""), **self._note_of(last)}
             commit = Commit(gone=run_ids, notes=kept, about=tree.root_run_id)
             commit.notes_expect = self._turn.expected
-            under_way.append((tree, commit, self._submit(commit)))
+            under_way.append((tree, commit, self._submit(commit, is_done)))
         gone = []
         for tree, commit, done in under_way:
             await done.wait()
@@ -358,10 +359,17 @@ class RetentionPasses:
     async def _commit(self, commit: Commit) -> None:
         await self._submit(commit).wait()
 
-    def _submit(self, commit: Commit) -> anyio.Event:
-        """Have a commit written; what is set when it is, or is refused."""
+    def _submit(self, commit: Commit, is_done: Callable[[], None] | None = None) -> anyio.Event:
+        """Have a commit written; what is set when it is, or is refused, and ``is_done`` is called
+        then."""
         done = anyio.Event()
-        commit.after = lambda _: done.set()
+
+        def after(_: Commit) -> None:
+            if is_done is not None:
+                is_done()
+            done.set()
+
+        commit.after = after
         self._hub.pipeline.submit(commit)
         return done
 

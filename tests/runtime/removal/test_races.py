@@ -1,7 +1,8 @@
 """What is asked of a run while it goes finds it whole, or finds none."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,15 @@ from support.stores import agents
 
 from hubbub import Message, Retention, Runtime
 from hubbub.hub.errors import UnknownRun
+from hubbub.hub.events import HubGap
 from hubbub.hub.ports import Ports
+from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.store.store import removals_of
 from hubbub.runtime.removal.passes import RetentionPasses
 
 pytestmark = pytest.mark.anyio
+
+DAY = 86_400
 
 FOUND, GONE = "found", "gone"
 
@@ -71,3 +76,51 @@ async def test_what_is_asked_of_a_run_while_it_goes_finds_it_whole_or_finds_none
             assert told[name, FOUND] > 0 and told[name, GONE] > 0, (name, told)
     if kind == "sqlite":
         assert problems(store) == []
+
+
+class MeanwhileJournal(MemoryJournal):
+    """Something happens behind the first look at its notes, before what was seen is told."""
+
+    meanwhile: Callable[[], Awaitable[None]] | None = None
+
+    async def notes(self, prefix: str = "") -> Mapping[str, str]:
+        found = await super().notes(prefix)
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            await meanwhile()
+        return found
+
+
+async def test_what_goes_while_a_place_is_looked_for_is_told(ports: Ports) -> None:
+    journal = MeanwhileJournal()
+    async with Runtime(agents(), store=journal, ports=ports, retention=Retention(ended="1d")) as rt:
+        chat = await rt.start("bot", "hello", session_key="chat")
+        await chat.result()
+        (*_, last) = await rt.hub.read(chat.run_id)
+        cursor = rt.hub.cursor(last)
+        old = await rt.run("bot", "old")
+        await chat.ask("still there?")
+        journal.meanwhile = partial(anyio.sleep, 2 * DAY)
+        async with rt.hub.subscribe("*", after=cursor) as events:
+            first, second = await anext(events), await anext(events)
+        assert isinstance(first, HubGap) and first.reason == "removed"
+        assert second.run_id == chat.run_id
+        assert await journal.info(old.run_id) is None
+
+
+async def test_what_is_about_to_go_is_told_to_who_begins_to_read(ports: Ports) -> None:
+    """It may be there when the place is looked for, and gone when it is read."""
+    async with Runtime(agents(), store=MemoryJournal(), ports=ports) as rt:
+        chat = await rt.start("bot", "hello", session_key="chat")
+        await chat.result()
+        (*_, last) = await rt.hub.read(chat.run_id)
+        old = await rt.run("bot", "old")
+        await chat.ask("still there?")
+        is_done = rt.hub.dispatcher.removing(old.run_id, (old.run_id,), rt.hub.journal.tip)
+        selected = ({}, {"run_id": old.run_id}, {"run_id": chat.run_id})
+        for told, where in zip((True, True, False), selected, strict=True):
+            async with rt.hub.subscribe("*", after=rt.hub.cursor(last), **where) as events:
+                assert isinstance(await anext(events), HubGap) == told, where
+        is_done()
+        async with rt.hub.subscribe("*", after=rt.hub.cursor(last)) as events:
+            assert not isinstance(await anext(events), HubGap)
