@@ -4,7 +4,7 @@ Times are UTC.  Whatever comes out of a store is escaped where a terminal would 
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -345,10 +345,10 @@ def _file_line(ref: FileRef) -> str:
     return f"{short(ref.path)}  {_size(ref.size)}"
 
 
-def _key_lines(keys: dict[str, Json], full: bool) -> list[str]:
+def _key_lines(keys: dict[str, Any], full: bool) -> list[str]:
     width = None if full else NARROW
     return [
-        f"{short(key)} = {short(bytes(value).decode(errors='replace'), width)}"
+        f"{short(key)} = {short(msgspec.json.encode(value).decode(), width)}"
         for key, value in keys.items()
     ]
 

@@ -17,7 +17,7 @@ def vacuum_command(write: Write, notice: Write) -> Callable[..., int]:
         """Give room that was freed in a store's file back to the disk; nothing in it changes.
 
         After hubbub prune, for example: without this the room is kept, and used again. No runtime
-        may be at work on the store. It needs free room of its own meanwhile: about what is given
+        may be at work on the store. It needs free room of its own meanwhile: twice what is given
         back. A file of an older hubbub is rewritten once, which needs about twice what it holds.
 
         Parameters

@@ -5,7 +5,7 @@
 The folds are those that the run itself goes by, so what comes out is what the live run had.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -17,7 +17,7 @@ from hubbub.hub.errors import CallerError, UnknownRun
 from hubbub.hub.events import AgentBase, FileRef
 from hubbub.hub.near_misses import shown
 from hubbub.hub.store.reader import StoreReader, own_lane
-from hubbub.hub.values import MAX_COUNT, Json
+from hubbub.hub.values import MAX_COUNT, decode_value
 
 __all__ = ["GoneRecord", "NoSuchRecord", "Replayed", "replay"]
 
@@ -77,7 +77,7 @@ class Replayed(Struct, frozen=True, kw_only=True):
     calls: tuple[OpenCall, ...]
     children: tuple[str, ...]
     files: tuple[FileRef, ...]
-    keys: dict[str, Json]
+    keys: dict[str, Any]
     outcome: str = ""
 
 
@@ -123,6 +123,6 @@ def _replayed(run_id: str, states: RunStates) -> Replayed:
         conversation=thread.transcript, conversation_b=thread.transcript_b,
         calls=thread.open.calls if thread.open is not None else (),
         children=children, files=tuple(area.files[path] for path in sorted(area.files)),
-        keys={key: area.keys[key] for key in sorted(area.keys)},
+        keys={key: decode_value(area.keys[key]) for key in sorted(area.keys)},
         outcome=end.outcome if end is not None else "",
     )  # fmt: skip

@@ -5,7 +5,7 @@ Nothing here reads more than it shows: a store of 1,000,000 runs is listed by it
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, Never
+from typing import Any, Final, Never
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -108,7 +108,7 @@ class RunReport(Struct, frozen=True, kw_only=True):
     usage: Usage
     children: Sequence[ShownRun]
     files: Sequence[FileRef]
-    keys: dict[str, Json]
+    keys: dict[str, Any]
     waiting: Sequence[Waiting]
     conversation: Sequence[Said]
     earlier: int

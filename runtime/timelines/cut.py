@@ -298,12 +298,12 @@ class _Cut:
     def _check(self, run_id: str, run: CutRun, base: int) -> None:
         if run_id != self._root.run_id and run.lane.seq < base:
             raise NoFork(run_id, "its records of then have gone with its old turns; fork later")
-        if run.lane.has_ended:
+        if run.lane.has_ended or run.lane.seq == 0:  # Which begins anew.
             return
         began = self._store.latest(run_id, (e.SessionStart.type,))
         if began is not None and not began.side:
             raise NoFork(
                 run_id,
                 f"{began.agent!r} is a code agent at work there, whose variables and place in its "
-                "code are on no record; fork before it begins, or start it anew with its input",
+                "code are on no record; fork record 0, or start it anew with its input",
             )

@@ -11,6 +11,7 @@ from hubbub.agents.state.thread import Thread
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.reader import events_in
+from hubbub.hub.values import decode_value
 from hubbub.runtime.inspection.replay import NoSuchRecord, replay
 from hubbub.runtime.runs.model_run import ModelRun
 from hubbub.runtime.stores.open import open_reader
@@ -40,7 +41,7 @@ async def test_state_after_any_commit_is_what_the_live_run_had(
             assert (shown.kind or "model", shown.seq) == ("model", seq)
             assert shown.conversation == thread.transcript
             assert {ref.path: ref for ref in shown.files} == thread.area.files
-            assert shown.keys == thread.area.keys
+            assert shown.keys == {key: decode_value(x) for key, x in thread.area.keys.items()}
             assert (shown.phase, shown.session, shown.turn, shown.step) == (
                 thread.phase, thread.session, thread.turn, thread.step,
             )  # fmt: skip

@@ -13,13 +13,16 @@ from hubbub import (
     ModelReply,
     ModelRequest,
     Retention,
+    RunContext,
     RunState,
     Runtime,
+    agent,
     tool,
 )
 from hubbub.agents.model import UserMessage
 from hubbub.hub.ports import Ports
 from hubbub.runtime.models.scripted import call, reply
+from hubbub.runtime.timelines.cut import NoFork
 
 pytestmark = pytest.mark.anyio
 
@@ -100,3 +103,43 @@ async def test_calls_of_an_old_agent_do_not_run_as_tools_of_a_new_one_that_ask_f
         with anyio.fail_after(60):
             outcome = await begun.result()
         assert "handed over to careful" in str(outcome.output)
+
+
+async def test_a_code_agent_begins_anew_in_a_fork_of_before_its_first_record(
+    store: str, ports: Ports
+) -> None:
+    heard: list[str] = []
+
+    @agent("counter")
+    async def counter(input: str, ctx: RunContext) -> str:
+        heard.append(input)
+        await ctx.step("counted", lambda: 1)
+        return f"{input} counted"
+
+    async with Runtime([counter], store=store, ports=ports) as rt:
+        old = await rt.start("counter", "sheep")
+        await old.result()
+        fork = await rt.fork(old.run_id, 0)
+        assert (await fork.result()).output == "sheep counted"
+        assert heard == ["sheep", "sheep"]
+
+
+async def test_a_code_agent_at_work_is_forked_at_its_beginning_alone(
+    store: str, ports: Ports
+) -> None:
+    began = 0
+
+    @agent("counter")
+    async def counter(input: str, ctx: RunContext) -> str:
+        nonlocal began
+        began += 1
+        await anyio.sleep(60)
+        return f"{input} counted"
+
+    async with Runtime([counter], store=store, ports=ports) as rt:
+        old = await rt.start("counter", "sheep")
+        await anyio.sleep(1)
+        with pytest.raises(NoFork, match="fork record 0, or start it anew"):
+            await rt.fork(old.run_id, 1)
+        fork = await rt.fork(old.run_id, 0)
+        assert (await fork.result()).output == "sheep counted" and began == 2

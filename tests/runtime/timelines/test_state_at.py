@@ -44,7 +44,7 @@ async def test_every_record_of_every_run_has_its_state(store: Store, ports: Port
                     assert (state, state.seq) == (replay(reader, row.run_id, seq), seq)
         shown = await rt.state_at(chat.run_id)
         assert (shown.agent, shown.phase, shown.outcome) == ("bot", "live", "completed")
-        assert shown.keys == {"last": shown.keys["last"]} and shown.files[0].digest
+        assert shown.keys == {"last": "heard hello"} and shown.files[0].digest
         assert shown.usage.input_tokens == 20
         assert (await rt.state_at(done.run_id)).phase == "ended"
         at_work = await rt.state_at(parent.run_id)
