@@ -2,6 +2,7 @@
 old turns go as those of any other, and its folder keeps the conversation as it was told."""
 
 import json
+import random
 import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 from support.frames import KEY, Talk, complete, frame, use
+from support.profiles import portion
 
 from hubbub import AgentDefinition, Retention, Runtime
 from hubbub.__main__ import main
@@ -55,6 +57,11 @@ WAYS = {
 """What a person says, by how an agent gives the conversation back."""
 
 
+async def slowly(request: ModelRequest) -> ModelReply:
+    await anyio.sleep(len(request.messages) % 4 / 10)
+    return answer(request)
+
+
 def answer(request: ModelRequest) -> ModelReply:
     last = request.messages[-1]
     if isinstance(last, AssistantMessage):
@@ -73,11 +80,11 @@ def answer(request: ModelRequest) -> ModelReply:
 
 
 def agents() -> list[AgentDefinition]:
-    others = {"agents": ["expert", "writer"]}
+    model = FunctionModel(slowly)
     return [
-        frame(FunctionModel(answer), **others),
-        frame(FunctionModel(answer), name="expert", agents=["writer"]),
-        frame(FunctionModel(answer), name="writer"),
+        frame(model, agents=["expert", "writer"]),
+        frame(model, name="expert", agents=["writer"]),
+        frame(model, name="writer"),
     ]
 
 
@@ -366,3 +373,46 @@ async def test_an_export_and_a_fork_go_on_from_what_is_left(tmp_path: Path, port
         await converse(rt, [*WAYS["another one above it"], *NUMBERS])
         await gap_of(rt, run_id)
     assert problems(two) == []
+
+
+async def disturb(rt: Runtime, run_id: str, chance: random.Random) -> None:
+    """Do one thing to a conversation, and sometimes give it the time to rest."""
+    frames = await rt.hub.read(run_id, types="session:push")
+    match chance.randrange(12):
+        case 0:
+            rt.hub.interrupt(run_id)
+        case 1 if frames:
+            rt.hub.interrupt(chance.choice(frames).frame_run_id)  # type: ignore[attr-defined]
+        case 2 if frames:
+            rt.hub.terminate(chance.choice(frames).frame_run_id)  # type: ignore[attr-defined]
+        case 3:
+            rt.hub.reset(run_id, chance.choice(["", "anew"]))
+        case _:
+            rt.hub.send_to_run(run_id, chance.choice(LINES))
+    await anyio.sleep(chance.choice([0, 0.1, 0.5, 5]))
+
+
+LINES = [*(line for way in WAYS.values() for line in way), *NUMBERS]
+
+
+@pytest.mark.parametrize("seed", portion(range(20)))
+async def test_whatever_becomes_of_its_frames_its_folder_is_sound(
+    seed: int, tmp_path: Path, ports: Ports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Said to at any time, interrupted and begun anew, while its agents take their time."""
+    monkeypatch.setattr(old_turns, "STEP", 10, raising=False)
+    chance, store = random.Random(seed), f"sqlite:{tmp_path / 'store'}"
+    run_id, cuts = "", 0
+    for _ in range(3):
+        async with open_runtime(store, ports, Retention(keep_turns=chance.choice([1, 3]))) as rt:
+            if not run_id:
+                run_id = (await rt.start("main", "number 0", session_key=KEY)).run_id
+            for _ in range(40):
+                await disturb(rt, run_id, chance)
+            await anyio.sleep(chance.choice([0, 70]))
+            if chance.random() < 0.5:  # Some files may be written in a moment.
+                assert not [x for x in StoreCheck(store).problems() if not x.heals]
+            cuts += rt.hub.statistics().removed.cuts  # type: ignore[union-attr]
+        # What a frame takes from the root's inbox is in the root's ``run.jsonl`` a moment later.
+        assert [x for x in problems(store) if "run.jsonl: the run has changed since" not in x] == []
+    assert told(store, run_id) or not cuts
