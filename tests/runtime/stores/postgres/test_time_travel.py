@@ -1,12 +1,14 @@
 """A process says how a run was that another process on the store drives."""
 
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from support.postgres import Server
 
-from hubbub import Agent, Runtime, ScriptedModel
+from hubbub import Agent, FunctionModel, Message, Retention, Runtime, ScriptedModel
+from hubbub.__main__ import main
 from hubbub.hub.errors import CallerError
 from hubbub.runtime.inspection.check import StoreCheck
 from hubbub.runtime.stores.postgres.store import PostgresStore
@@ -79,3 +81,36 @@ def test_a_process_without_agents_forks_and_a_worker_goes_on(server: Server) -> 
 
     assert anyio.run(work) == "Two."
     assert [*StoreCheck(address).problems()] == []
+
+
+def test_a_fork_knows_what_was_accepted_in_turns_that_have_gone(
+    server: Server, tmp_path: Path
+) -> None:
+    address, store, export = server.dsn(), f"sqlite:{tmp_path / 'store'}", tmp_path / "run.jsonl"
+    bot = Agent("desk", "You help.", model=FunctionModel(lambda _: "Noted."))
+
+    async def cut() -> str:
+        async with Runtime([bot], store=store, retention=Retention(keep_turns=1)) as rt:
+            run = await rt.start("desk", session_key="ann")
+            for turn in range(12):
+                await run.ask(Message(f"number {turn}", key=f"k{turn}"))
+            assert rt._passes is not None
+            await rt._passes.make_pass()
+            assert rt._passes.removed.cuts
+            return run.run_id
+
+    async def fork(run_id: str) -> None:
+        async with Runtime([bot], store=PostgresStore(address)) as rt:
+            for seq in (None, (await rt.state_at(run_id)).seq):
+                forked = await rt.fork(run_id, seq)
+                again = await rt.hub.send_to_run(forked.run_id, Message("number 1", key="k1"))
+                assert again.duplicate
+                other = await rt.hub.send_to_run(forked.run_id, Message("another", key="k1"))
+                assert not other.accepted and "key reused" in other.reason
+                assert (await forked.ask(Message("number 12", key="k12"))).output == "Noted."
+
+    run_id = anyio.run(cut)
+    assert main(["export", run_id, "--out", str(export), "--store", store]) == 0
+    assert main(["import", str(export), "--store", address]) == 0
+    anyio.run(fork, run_id)
+    assert [*StoreCheck(address, thorough=True).problems()] == []
