@@ -81,8 +81,8 @@ def lasting_steps(random: Random, first: int, spoken: Any, *, may_kill: bool) ->
 
 
 def turns_went_rightly(history: History, retention: Retention | None) -> Iterator[str]:
-    """What has gone of a run that lives was to go: nothing in it waited, no agent had taken over,
-    and enough turns had come since."""
+    """What has gone of a run that lives was to go: nothing in it waited, no agent had the
+    conversation, and enough turns had come since."""
     positions = dict(zip((x.id for x in history.events), history.positions, strict=False))
     for gone in history.gone:
         if gone.cut is None or gone.cut.run_id not in history.own:
@@ -95,12 +95,15 @@ def turns_went_rightly(history: History, retention: Retention | None) -> Iterato
             yield f"old turns of run {run_id} have gone, and nobody wanted that"
         elif kept < keep:
             yield f"run {run_id} has {kept} turns left, behind {own[-1].id}; {keep} are kept"
-        if any(isinstance(x, e.SessionPush) for x in own):
-            yield f"old turns of run {run_id} have gone, and an agent had taken over"
+        base = next(positions[x.id] for x in own if x.seq == gone.cut.seq)
+        for frame in _frames(history, before):
+            last = history.own[frame][-1]
+            if not isinstance(last, e.AgentComplete) or positions[last.id] > base:
+                yield f"old turns of run {run_id} have gone, and {frame} had the conversation"
         done = {  # By then, not only since: else forks of there would miss it.
             item.seq
-            for x in before
-            if isinstance(x, e.SessionTaken | e.SessionDropped)
+            for x in history.events  # A frame takes what was said to its conversation.
+            if isinstance(x, e.SessionTaken | e.SessionDropped) and positions[x.id] < base
             for item in x.items
             if item.run_id == run_id
         }
@@ -108,6 +111,14 @@ def turns_went_rightly(history: History, retention: Retention | None) -> Iterato
             if each.event.lane == "in" and each.event.seq not in done:
                 yield f"run {run_id}: {each.event.id} has gone, and waited"
         yield from _otherwise(run_id, gone.cut.seq, history.own[run_id])
+
+
+def _frames(history: History, own: Sequence[Event]) -> Iterator[str]:
+    """The frames of a conversation, and theirs, by records of its run."""
+    for x in own:
+        if isinstance(x, e.SessionPush) and history.own.get(x.frame_run_id):
+            yield x.frame_run_id
+            yield from _frames(history, history.own[x.frame_run_id])
 
 
 def _otherwise(run_id: str, seq: int, own: Sequence[Event]) -> Iterator[str]:

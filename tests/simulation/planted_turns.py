@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 from msgspec import structs
 
-from hubbub.agents.state.bases import base_of, thread_of
+from hubbub.agents.state.bases import base_of, is_due, thread_of
 from hubbub.agents.state.family import Family
 from hubbub.agents.state.thread import Thread
 from hubbub.hub.events import AgentBase
@@ -36,23 +36,18 @@ def one_turn_too_few() -> Iterator[None]:
 
 @contextmanager
 def cut_below_a_frame() -> Iterator[None]:
-    """Nobody looks whether an agent has taken over since a base."""
-
-    class Frameless:
-        def __init__(self, store: StoreReader) -> None:
-            self._store = store
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._store, name)
-
-        def latest(self, run_id: str, types: Sequence[str]) -> None:
-            return None
-
-    def frameless(store: StoreReader, *args: Any, **how: Any) -> Any:
-        return _due(Frameless(store), *args, **how)  # type: ignore[arg-type]
-
-    with patch.object(old_turns, "_due", frameless):
+    """Nobody looks whether an agent has the conversation at a base."""
+    with (
+        patch.object(old_turns, "were_over", lambda *_: True),
+        patch("hubbub.agents.turn.interpret.is_due", _is_due_below_frames),
+    ):
         yield
+
+
+def _is_due_below_frames(thread: Thread, keep_turns: int) -> bool:
+    own = [child for child in thread.family.children if not child.takeover]
+    family = structs.replace(thread.family, children=tuple(own))
+    return is_due(structs.replace(thread, family=family), keep_turns)
 
 
 @contextmanager
@@ -143,7 +138,7 @@ def files_lost_behind_a_base() -> Iterator[None]:
 @contextmanager
 def keys_of_the_gone_not_forked() -> Iterator[None]:
     """A fork does not know under which keys messages were accepted that have gone."""
-    with patch("hubbub.runtime.timelines.fork._settled", lambda run, names: {}):
+    with patch("hubbub.runtime.timelines.cut._Cut._settled", lambda *_: {}):
         yield
 
 
