@@ -68,7 +68,7 @@ from hubbub.hub import events as e
 from hubbub.hub.events import NO_USAGE, Event
 from hubbub.hub.values import NULL, decode_value
 
-__all__ = ["fold", "fold_all"]
+__all__ = ["STAMPED", "fold", "fold_all"]
 
 
 def fold(thread: Thread, event: Event) -> Thread:
@@ -405,6 +405,9 @@ _CHANGES: Final[dict[type, Callable[[Thread, Any], Thread]]] = {
     e.SessionPrompt: open_prompt,
     e.SessionPromptEnd: end_prompt,
 }
+
+STAMPED: Final = frozenset((e.SessionPrompt, e.SessionCompaction))
+"""What comes of these depends on when they are recorded; before they are, it is not known."""
 
 _TAKEN: Final[dict[type, Callable[[Thread, Any], Thread]]] = {
     e.SessionOpen: _take_open,

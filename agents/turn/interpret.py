@@ -11,6 +11,8 @@ what is due.  The rules are in these files:
     coming back            recovery.py
 
 * A signal that comes too late, for a turn, a step or a run that is over, means nothing.
+* What a decision comes to is said with it only where it is what the journal will say: the fold of
+  the same events in the same order, none of which depends on when it is recorded.
 """
 
 from typing import Final, assert_never
@@ -20,7 +22,7 @@ from msgspec.structs import replace
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.agents.state.bases import base_of, is_due
-from hubbub.agents.state.fold import fold_all
+from hubbub.agents.state.fold import STAMPED, fold_all
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.child_calls import Budget
 from hubbub.agents.turn.child_starts import also_delegated, delegated, given_back
@@ -50,7 +52,6 @@ from hubbub.agents.turn.signals import (
 )
 from hubbub.agents.turn.steps import failed, finished, limited, replied, summarized
 from hubbub.hub import events as e
-from hubbub.hub.store.journal import RunStatus
 
 __all__ = ["interpret"]
 
@@ -64,7 +65,7 @@ def interpret(
     waiting: frozenset[Kind] = frozenset(),
 ) -> Decision:
     """What ``signal`` means for ``thread``; ``waiting`` are the kinds of item not yet taken."""
-    if thread.phase == "ended":
+    if thread.phase == "ended" or isinstance(signal, HooksCalled):
         return Decision()
     at_work = (thread.agent, thread.acts_as)
     match signal:
@@ -110,8 +111,6 @@ def interpret(
             if keep_turns and is_due(thread, keep_turns) and (base := base_of(thread, worked)):
                 return Decision((base, e.AgentPark()), status="parked")
             return Decision((e.AgentPark(),), status="parked")
-        case HooksCalled():
-            return Decision()
         case _:
             assert_never(signal)
     if thread.prompts:
@@ -120,16 +119,15 @@ def interpret(
         decision = reported(thread, decision)
     if decision.status == "active" and (decision.mail or thread.family.children):
         decision = _with_status(thread, decision)
+    if decision.after is not None and not STAMPED.isdisjoint(map(type, decision.events)):
+        decision = replace(decision, after=None)
     return decision
 
 
 def _with_status(thread: Thread, decision: Decision) -> Decision:
     """The decision, and whether the run then only waits."""
     after = decision.after or fold_all(thread, decision.events)
-    status: RunStatus = "waiting" if after.waits else "active"
-    # What opens a prompt is folded when it is stamped: that says until when it waits.
-    known = after if decision.after is not None or after.prompts is thread.prompts else None
-    return replace(decision, after=known, status=status)
+    return replace(decision, after=after, status="waiting" if after.waits else "active")
 
 
 def _side(thread: Thread, definitions: Definitions) -> ActiveSide:

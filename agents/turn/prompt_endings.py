@@ -53,8 +53,8 @@ def with_prompt_ends(thread: Thread, decision: Decision, signal: Signal) -> Deci
     at = 0
     while at < len(events) and isinstance(events[at], _FIRST):
         at += 1
-    known = None if decision.after is None else fold_all(after, ends)
-    return replace(decision, events=(*events[:at], *ends, *events[at:]), after=known)
+    # What these come to, in this order, was not folded yet.
+    return replace(decision, events=(*events[:at], *ends, *events[at:]), after=None)
 
 
 def _stopped_by(decision: Decision, signal: Signal) -> str:

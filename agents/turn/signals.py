@@ -266,7 +266,7 @@ class Decision(Struct, frozen=True, gc=False):
     taken: tuple[int, ...] = ()
     status: RunStatus | None = None
     after: Thread | None = None
-    """The thread with ``events`` folded in, where it is known already."""
+    """The thread with ``events`` folded in, in their order, where it is known already."""
     mail: tuple[tuple[str, InLane], ...] = ()
     """What goes to other runs, by run id."""
     agent: str = ""

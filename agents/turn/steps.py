@@ -207,9 +207,6 @@ def go_on(
         status: RunStatus = "active"
         if after.prompts:
             status = "waiting" if after.waits else "active"
-            if any(event.__class__ is e.SessionPrompt for event in events):
-                # Until when it waits is known when the record is stamped.
-                return Decision(tuple(events), status=status, agent=renamed)
         return Decision(tuple(events), status=status, after=after, agent=renamed)
     stop = stop_of(after, side)
     if renamed:

@@ -37,6 +37,7 @@ from hubbub.agents.turn.interpret import interpret
 from hubbub.agents.turn.signals import (
     Concluded,
     DeadlinePassed,
+    Decision,
     Delegated,
     LoopFailed,
     ModelFailed,
@@ -53,7 +54,7 @@ from hubbub.hub.events import InLane
 from hubbub.hub.values import encode_value
 from hubbub.runtime.models.scripted import FunctionModel, call, reply
 
-__all__ = ["STATES", "arrows", "diagram", "state_of"]
+__all__ = ["STATES", "arrows", "decisions", "diagram", "state_of"]
 
 STATES: Final = {
     "new": "opened, and nothing taken yet",
@@ -254,17 +255,24 @@ def _likeness(thread: Thread) -> tuple[object, ...]:
 @cache
 def arrows() -> frozenset[tuple[str, str, str]]:
     """Every state that can be reached, what happens there, and the state after it."""
-    found: set[tuple[str, str, str]] = set()
+    return frozenset(
+        (state_of(thread), label, state_of(fold_all(thread, decision.events)))
+        for thread, label, decision in decisions()
+    )
+
+
+def decisions() -> Iterator[tuple[Thread, str, Decision]]:
+    """Every decision on the way: the thread before it, what happens there, and what is decided."""
     known, left = {_likeness(EMPTY)}, deque([EMPTY])
     while left:
         thread = left.popleft()
         for label, signal in _next(thread):
-            after = fold_all(thread, interpret(thread, signal, _KNOWN).events)
-            found.add((state_of(thread), label, state_of(after)))
+            decision = interpret(thread, signal, _KNOWN)
+            yield thread, label, decision
+            after = fold_all(thread, decision.events)
             if after.phase != "ended" and (like := _likeness(after)) not in known:
                 known.add(like)
                 left.append(after)
-    return frozenset(found)
 
 
 def diagram() -> tuple[str, ...]:

@@ -47,9 +47,10 @@ class DyingJournal:
 
     ``on_death`` is called at that moment, once, whatever the loop is doing: it cancels what is to
     be cancelled and must not raise.  ``on_tree`` is called before a commit is passed on that has a
-    whole tree go, or old turns of a run, or has a tree come in.  ``die_at`` names the commit (from
-    1) at which the death comes, and ``when`` and ``sectors`` say how, as in ``Crash``; ``torn`` is
-    ``before`` except for a ``TornStore``.
+    whole tree go, or old turns of a run, or has a tree come in.  ``on_commit`` is called with each
+    commit that is submitted, and ``on_load`` with each run that is read.  ``die_at`` names the
+    commit (from 1) at which the death comes, and ``when`` and ``sectors`` say how, as in ``Crash``;
+    ``torn`` is ``before`` except for a ``TornStore``.
     Put a ``LateJournal`` around it for commits that take their time: what it still holds is lost.
     """
 
@@ -59,6 +60,8 @@ class DyingJournal:
         on_death: Callable[[], None] | None = None,
         on_tree: Callable[[Commit], None] | None = None,
         *,
+        on_commit: Callable[[Commit], None] | None = None,
+        on_load: Callable[[LoadedRun | None], None] | None = None,
         die_at: int = 0,
         when: CrashMoment = "after",
         sectors: int = 0,
@@ -69,6 +72,8 @@ class DyingJournal:
         """How many commits have been passed on."""
         self._on_death = on_death
         self._on_tree = on_tree
+        self._on_commit = on_commit
+        self._on_load = on_load
         self._torn: TornStore | None = None
         self._when: CrashMoment = when
         self._last: float = math.inf
@@ -112,6 +117,8 @@ class DyingJournal:
     # ── writing ──────────────────────────────────────────────────────────────────────────────
 
     def submit(self, commit: Commit) -> None:
+        if self._on_commit is not None and not self.is_dead:
+            self._on_commit(commit)
         if self.is_dead or (self._torn is None and self.commits >= self._last):
             self._has_dropped = True
             if self._when == "before" and not self._under_way:
@@ -247,7 +254,12 @@ class DyingJournal:
 
     async def load(self, run_id: str, *, after: int = 0) -> LoadedRun | None:
         await self._alive()
-        return await self.inner.load(run_id, after=after)
+        return self._loaded(await self.inner.load(run_id, after=after))
+
+    def _loaded(self, loaded: LoadedRun | None) -> LoadedRun | None:
+        if self._on_load is not None:
+            self._on_load(loaded)
+        return loaded
 
     def keep_snapshot(self, draft: SnapshotDraft) -> None:
         if not self.is_dead and (inner := snapshots_of(self.inner)) is not None:
@@ -257,7 +269,7 @@ class DyingJournal:
         if (inner := snapshots_of(self.inner)) is None:
             return await self.load(run_id)
         await self._alive()
-        return await inner.load_kept(run_id, version)
+        return self._loaded(await inner.load_kept(run_id, version))
 
     async def latest(self, run_id: str, types: Sequence[str]) -> Event | None:
         await self._alive()

@@ -37,10 +37,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Final, TypeAlias
 
-from msgspec import structs
-
 from hubbub.agents.state.fold import fold_all
-from hubbub.agents.state.thread import EMPTY, Thread
+from hubbub.agents.state.thread import EMPTY
 from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import Event
@@ -61,6 +59,7 @@ from hubbub.runtime.simulation.invariants.sharing import (
     workers_hear_alike,
 )
 from hubbub.runtime.simulation.story.budgets import budgets_held
+from hubbub.runtime.simulation.story.differing import differing
 from hubbub.runtime.simulation.story.fields import shown
 from hubbub.runtime.simulation.story.history import History
 from hubbub.runtime.simulation.story.spending import limits_held
@@ -195,8 +194,10 @@ def replay_equals_live(history: History) -> Iterator[str]:
       fork; a durable event that listeners were given is in the store, the same, and was given once
       a life, in the store's order.
     * Folding a run's own lane gives the state it has in memory, and what the store says of
-      its address: its agent, whether it is parked, how much waits.
+      its address: its agent, whether it is parked, how much waits.  So it does with each of
+      its commits (``history.strayed``).
     """
+    yield from history.strayed
     yield from _numbers(history)
     yield from _heard(history)
     if not history.is_settled:
@@ -208,7 +209,7 @@ def replay_equals_live(history: History) -> Iterator[str]:
         if seq != last:
             thread = fold_all(EMPTY, [event for event in own if event.seq <= seq])
         if thread is not None and thread != live:
-            fields = ", ".join(_differences(thread, live))
+            fields = ", ".join(differing(thread, live))
             yield f"run {run_id} has another state in memory than in the journal: {fields}"
     for run_id, info in history.runs.items():
         thread = history.threads.get(run_id)
@@ -255,12 +256,6 @@ def _heard(history: History) -> Iterator[str]:
         if history.events[place] != event:
             yield f"run {event.run_id}: {event.id} was dispatched otherwise than it is stored"
         last, before = place, event.id
-
-
-def _differences(one: Thread, two: Thread) -> Iterator[str]:
-    for field in structs.fields(Thread):
-        if getattr(one, field.name) != getattr(two, field.name):
-            yield field.name
 
 
 def no_leaked_task(history: History) -> Iterator[str]:

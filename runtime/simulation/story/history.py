@@ -184,6 +184,8 @@ class History(Struct, kw_only=True, dict=True):
     """The runs that were in memory at the end, as their process saw them."""
     live_seq: Mapping[str, int] = {}
     """How many events of its own each of them had by then, where a tick made it go on."""
+    strayed: list[str] = field(default_factory=list)
+    """Where a run in memory was at odds with what it had just written, a line each."""
     tasks: Sequence[str] = ()
     """The names of the tasks that were still there at rest, except for the world's own."""
     is_settled: bool = False

@@ -35,6 +35,7 @@ from hubbub.runtime.simulation.story.faults import Crash, WorldFault
 from hubbub.runtime.simulation.story.gone import gone_tree, gone_turns
 from hubbub.runtime.simulation.story.history import Heard, History, Life
 from hubbub.runtime.simulation.story.setup import Setup
+from hubbub.runtime.simulation.world.lived_threads import LivedThreads
 from hubbub.runtime.simulation.world.process import Process
 
 __all__ = ["Processes"]
@@ -190,10 +191,13 @@ class Processes:
                 reader.close()
             self._history.gone.append(gone)
 
+        lived = LivedThreads(lambda: runtime.runs.in_memory, self._history.strayed)
         journal = DyingJournal(
             store,
             died,
             has_tree,
+            on_commit=lived.written,
+            on_load=lived.loaded,
             die_at=crash.commit if crash else 0,
             when=crash.when if crash else "after",
             sectors=crash.sectors if crash else 0,
