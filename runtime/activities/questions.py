@@ -149,7 +149,7 @@ class RecordedQuestions:
             reply = await self._wait(SessionPrompt(
                 prompt_id=prompt_id, question=asked.text, options=asked.options,
                 timeout=asked.timeout, schema_json=asked.schema, ordinal=place.number,
-                identity=asked.identity, at=self._hub.hub.ports.clock.now(),
+                identity=asked.identity,
             ), asked)  # fmt: skip
             return asked.read(reply.content)
         if found.content is not None:

@@ -276,12 +276,12 @@ class CodeRun:
 
     def record(self, event: Event, done: Callable[[], None] | None, *deliveries: Delivery) -> None:
         """Write an event of the runtime's own on the agent's behalf."""
-        events = (*start_if_missing(self.thread), event)
-        self._fold(events)
         after = None if done is None else (lambda _commit: done())
         self.lane.append(
-            events, deliveries=deliveries, status="active", before=self._committed, after=after
-        )
+            (*start_if_missing(self.thread), event), deliveries=deliveries, status="active",
+            fold=lambda commit: self._fold(commit.events),  # Since when a prompt waits is stamped.
+            before=self._committed, after=after,
+        )  # fmt: skip
 
     def _append(
         self,

@@ -16,6 +16,7 @@ from hubbub import AgentDefinition, Hook, RunContext, RunState, Runtime, agent, 
 from hubbub.hub.errors import BadValue, PromptClosed, PromptTimeout
 from hubbub.hub.ports import Ports
 from hubbub.runtime.models.scripted import call, reply
+from hubbub.runtime.runs.code_run import CodeRun
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("U-05")]
 
@@ -304,6 +305,24 @@ async def test_code_that_is_executed_again_finds_its_answers_also_those_of_steps
             else:
                 assert (await rt.result(run.run_id)).output == ["Rome", "yes", 3]
     assert len(known) == 3
+
+
+@pytest.mark.parametrize("kept", [True, False])
+async def test_a_code_agent_in_memory_waits_since_when_its_journal_says(kept: bool) -> None:
+    @agent("waits")
+    async def waits(input: str, ctx: RunContext) -> Any:
+        if kept:
+            return await ctx.ask("Deploy?", timeout=600)
+        return await ctx.hub.ask("user", "Deploy?", timeout=600)
+
+    async with Runtime([waits], store="memory") as rt:
+        asked = Asked(rt.hub)
+        await rt.start("waits", "Go.")
+        prompt = await asked.first()
+        (run,) = rt.runs.in_memory
+        assert isinstance(run, CodeRun)
+        (known,) = run.thread.prompts
+        assert (known.since, known.expires_at) == (prompt.at, prompt.at + 600_000_000)
 
 
 async def test_a_step_that_asks_as_it_was_written_before_still_works() -> None:
