@@ -258,6 +258,11 @@ class Families:
         await self.load(loaded, before)
         return lane, lambda: thread
 
+    def seen_by(self, run_id: str) -> int:
+        """The number of the last item in the inbox of a model run in memory; 0 for other runs."""
+        run = self._live.find_model_run(run_id)
+        return run.mail.seen if run is not None else 0
+
     # ── who has the conversation ─────────────────────────────────────────────────────────────
 
     def has_conversation(self, lane: OwnLane) -> bool:

@@ -57,8 +57,8 @@ class LastingPrompts:
     """Kept in memory by prompt and by tree, in the store by its notes."""
 
     __slots__ = (
-        "_damaged", "_denies_unattended", "_families", "_heard", "_kept", "_services", "_timers",
-        "_unread", "by_root",
+        "_before", "_damaged", "_denies_unattended", "_families", "_heard", "_kept", "_services",
+        "_timers", "_unread", "by_root",
     )  # fmt: skip
 
     def __init__(self, services: Services, families: Families, unattended: str = "wait") -> None:
@@ -73,6 +73,8 @@ class LastingPrompts:
         self.by_root: dict[str, dict[str, LastingPrompt]] = {}
         self._heard: dict[str, dict[str, int]] = {}
         """The first item of each inbox that came after a prompt, but has an earlier time."""
+        self._before: dict[str, dict[str, int]] = {}
+        """The last item of each inbox that came before a prompt, of runs in memory."""
         self._damaged: set[str] = set()
         """The keys of notes that cannot be read."""
         self._unread: set[str] = set()
@@ -169,6 +171,8 @@ class LastingPrompts:
             if prompt.is_lasting and find_prompt(before, prompt.prompt_id) is None:
                 kept = _kept(prompt, lane, side)
                 self._open(kept)
+                numbers = {each: self._families.seen_by(each) for each in (kept.run_id, *kept.above)}
+                self._before[prompt.prompt_id] = numbers
                 if prompt.is_held:
                     notes[LASTING + prompt.prompt_id] = note_of(kept)
         return notes
@@ -241,6 +245,7 @@ class LastingPrompts:
 
     def _forget_here(self, prompt_id: str) -> None:
         self._heard.pop(prompt_id, None)
+        self._before.pop(prompt_id, None)
         if (kept := self._kept.pop(prompt_id, None)) is not None:
             self._leave_tree(kept)
         timer = self._timers.pop(prompt_id, None)
@@ -345,9 +350,10 @@ class LastingPrompts:
 
     def _was_asked(self, kept: LastingPrompt, said: InLane) -> bool:
         """Whether a prompt was open already when a message was accepted."""
+        # The clock may have been set meanwhile: one with a later time may have come before the
+        # prompt nevertheless, and one with an earlier time after it.
         if kept.since <= said.at:
-            return True
-        # One with an earlier time may have come after the prompt nevertheless.
+            return said.seq > self._before.get(kept.prompt_id, {}).get(said.run_id, 0)
         first = self._heard.get(kept.prompt_id, {}).get(said.run_id)
         return first is not None and said.seq >= first
 

@@ -62,27 +62,27 @@ def order_kept(history: History) -> Iterator[str]:
     """The messages of one sender to one run are accepted and taken in the order they were sent.
 
     User commands that return the conversation overtake other messages, and what answers a prompt
-    overtakes what was said before that was asked.
+    overtakes what was said before that was asked.  Before is where the store has it: the clock may
+    be set meanwhile.
     """
     last: dict[tuple[str, str, bool, bool], int] = {}
-    asked: dict[str, tuple[int, e.SessionPrompt]] = {}
+    asked: dict[str, tuple[str, int]] = {}
     came: dict[Place, int] = {}
     for place, event in enumerate(history.events):
-        if event.lane == "in":
-            came[event.run_id, event.seq] = place
         if isinstance(event, e.SessionPrompt):
-            asked[event.prompt_id] = place, event
+            asked[event.prompt_id] = event.root_run_id, place
         elif isinstance(event, e.SessionPromptEnd):
             asked.pop(event.prompt_id, None)
+        elif isinstance(event, SessionMessage):
+            came[event.run_id, event.seq] = place
         if not isinstance(event, e.SessionTaken):
             continue
         for item in event.items:
             if not isinstance(item, SessionMessage) or not item.seq or command_of(item):
                 continue
-            since = came.get((item.run_id, item.seq), -1)
-            is_answer = any(  # Clocks jump, and may say otherwise than the store.
-                x.root_run_id == event.root_run_id and (x.at <= item.at or shown < since)
-                for shown, x in asked.values()
+            at = came.get((item.run_id, item.seq), -1)
+            is_answer = any(
+                root == event.root_run_id and since <= at for root, since in asked.values()
             )
             sender = (item.run_id, item.source, is_from_user(item), is_answer)
             if item.seq < last.get(sender, 0):

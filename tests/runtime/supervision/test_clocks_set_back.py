@@ -13,7 +13,7 @@ from support.agents import Observer, echo_model, model_agent
 from support.asked import Asked
 from support.families import Recorder, answers, child, config, parent
 
-from hubbub import RestorePolicy, Runtime, tool
+from hubbub import RestorePolicy, RunState, Runtime, tool
 from hubbub.hub.ports import Ports
 from hubbub.hub.virtual import LoopClock, virtual_ports
 from hubbub.runtime.inspection.check import StoreCheck
@@ -152,6 +152,37 @@ async def test_what_is_said_after_a_child_asked_answers_it_whatever_its_time(
             await say(rt, run.run_id)
     told = [(x.output, x.is_error) for x in answers(below.requests[-1])]
     assert told == [("not run: denied: Not so much!", True)]
+
+
+@pytest.mark.parametrize("is_below", [False, True], ids=["itself", "a child"])
+async def test_what_was_said_before_somebody_asked_answers_nothing_whatever_its_time(
+    is_below: bool, tmp_path: Path
+) -> None:
+    lives = Clocked(tmp_path)
+
+    @tool
+    async def wonder(state: RunState) -> str:
+        """Think for a minute, and ask."""
+        await anyio.sleep(60)
+        return await state.ask("Sure?")
+
+    asking = Recorder(call("wonder"), call("finish", result="done") if is_below else "Done.", "Oh.")
+    main = Recorder(call("helper", message="Go."), "Done.", "Oh.")
+    agents = [parent(main, config()), child(asking, wonder)]
+    if not is_below:
+        agents = [model_agent(asking, wonder, name="main")]
+    async with lives.life(*agents) as rt:
+        asked = Asked(rt.hub)
+        run = await rt.start("main", "Go.")
+        await anyio.sleep(30)
+        await rt.hub.send_to_run(run.run_id, "By the way!")
+        lives.set_back()
+        await asked.first()
+        await anyio.sleep(10)
+        assert len(asking.requests) == 1
+        await rt.hub.send_to_run(run.run_id, "Yes.")
+        await anyio.sleep(10)
+    assert [x.output for x in answers(asking.requests[1])] == ["Yes."]
 
 
 @pytest.mark.spec("U-03")
