@@ -171,7 +171,9 @@ class LastingPrompts:
             if prompt.is_lasting and find_prompt(before, prompt.prompt_id) is None:
                 kept = _kept(prompt, lane, side)
                 self._open(kept)
-                numbers = {each: self._families.seen_by(each) for each in (kept.run_id, *kept.above)}
+                numbers = {
+                    each: self._families.seen_by(each) for each in (kept.run_id, *kept.above)
+                }
                 self._before[prompt.prompt_id] = numbers
                 if prompt.is_held:
                     notes[LASTING + prompt.prompt_id] = note_of(kept)
