@@ -9,7 +9,7 @@ import anyio
 import httpx2
 from openai import AsyncOpenAI
 
-from hubbub import FunctionModel, Runtime, Usage, tool
+from hubbub import FunctionModel, Retention, Runtime, Usage, tool
 from hubbub.agents.model import AssistantMessage, ModelReply, ModelRequest
 from hubbub.channels.http import HttpApp
 from hubbub.runtime.models.scripted import call, reply
@@ -67,10 +67,14 @@ def client_of(app: Any, **options: Any) -> AsyncOpenAI:
 
 @asynccontextmanager
 async def with_client(
-    ports: Any, *agents: Any, store: Any = "memory", **options: Any
+    ports: Any,
+    *agents: Any,
+    store: Any = "memory",
+    retention: Retention | None = None,
+    **options: Any,
 ) -> AsyncIterator[tuple[Runtime, HttpApp, AsyncOpenAI]]:
     """A runtime, its app, and a client."""
-    rt = Runtime([*(agents or (talker(),))], store=store, ports=ports)
+    rt = Runtime([*(agents or (talker(),))], store=store, ports=ports, retention=retention)
     app = HttpApp(rt.hub, **options)
     async with rt, app, client_of(app) as client:
         yield rt, app, client

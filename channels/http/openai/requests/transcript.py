@@ -8,6 +8,7 @@ from hubbub.channels.http.openai.answers.question import ClientQuestion
 from hubbub.channels.http.openai.answers.turn import AgentTurn
 from hubbub.channels.http.openai.requests.wanted import Entry
 from hubbub.hub.events import (
+    AgentBase,
     AgentStep,
     AgentText,
     AgentToolComplete,
@@ -30,10 +31,10 @@ INSTRUCTIONS: Final = "Instructions of the caller:\n"
 """Begins the message of a history that holds what the system said."""
 
 _TYPES: Final = (
-    "agent:text", "agent:step", "agent:tool:start", "agent:tool:complete", "agent:child",
-    "agent:park", "agent:complete", "session:open", "session:message", "session:reply",
-    "session:start", "session:taken", "session:dropped", "session:end", "session:push",
-    "session:pop", "session:prompt", "session:prompt:end",
+    "agent:base", "agent:text", "agent:step", "agent:tool:start", "agent:tool:complete",
+    "agent:child", "agent:park", "agent:complete", "session:open", "session:message",
+    "session:reply", "session:start", "session:taken", "session:dropped", "session:end",
+    "session:push", "session:pop", "session:prompt", "session:prompt:end",
 )  # fmt: skip
 
 
@@ -65,6 +66,14 @@ class ClientTranscript:
         self._speakers = {run_id}
         self._said: list[_Said] = []
         self._calls: dict[tuple[int, int], _Said] = {}
+        self.is_cut = False
+        """Whether old turns have gone, so that only what was said since is known."""
+
+    def begin_behind(self) -> None:
+        """Nothing is left of what was said so far, but for what came first."""
+        self.is_cut = True
+        self._said.clear()
+        self._calls.clear()
 
     def see(self, event: Event) -> None:
         """Take note of the next event."""
@@ -157,7 +166,16 @@ async def read_transcript(
             if turn.is_over:
                 break
         transcript.see(event)
+        if event.run_id == run_id and await _is_behind_gap(hub, event):
+            transcript.begin_behind()
     return transcript
+
+
+async def _is_behind_gap(hub: Hub, event: Event) -> bool:
+    """Whether it is the base of a run whose turns before it have gone."""
+    if not isinstance(event, AgentBase):
+        return False
+    return await hub.journal.position(event.run_id, event.lane, event.seq - 1) is None
 
 
 def seen_by(entries: Iterable[Entry]) -> list[tuple[str, str]]:
@@ -166,10 +184,12 @@ def seen_by(entries: Iterable[Entry]) -> list[tuple[str, str]]:
 
 
 def extends(entries: Sequence[Entry], transcript: ClientTranscript) -> bool:
-    """Whether a client's transcript is what was said, and one message of the user's more."""
+    """Whether a client's transcript is what was said, and one message of the user's more; where old
+    turns have gone, whether it ends as they do that are left."""
     if not entries or entries[-1].role != "user":
         return False
-    return seen_by(entries[:-1]) == transcript.seen
+    said, seen = seen_by(entries[:-1]), transcript.seen
+    return (said[len(said) - len(seen) :] if transcript.is_cut else said) == seen
 
 
 def _merged(said: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ import pytest
 from support.agents import model_agent
 from support.openai_face import CHAT_WEATHER, WEATHER, talker, with_client
 
-from hubbub import FunctionModel, agent
+from hubbub import FunctionModel, Retention, agent
 from hubbub.runtime.stores.open import sqlite_store
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("W-05")]
@@ -44,6 +44,24 @@ async def test_a_chat_that_grows_is_one_conversation(ports):
         assert await opened(rt) == 1
         (found,) = (await rt.conversations()).conversations
         assert found.key == "s1"
+
+
+@pytest.mark.parametrize("changed", [None, 1, -2], ids=["whole", "old", "new"])
+async def test_a_chat_is_one_conversation_when_its_old_turns_have_gone(ports, changed):
+    """What was said in turns that are left must be as it was."""
+    async with with_client(ports, retention=Retention(keep_turns=2)) as (rt, _, client):
+        said, how = [], {"model": "talker", "extra_headers": SESSION}
+        for turn in range(8):
+            said.append(user(f"turn {turn}"))
+            made = await client.chat.completions.create(messages=said, **how)
+            said.append(assistant(words(made)))
+            await anyio.sleep(120)
+        assert rt.hub.statistics().removed.cuts > 0
+        assert await opened(rt) == 1
+        if changed is not None:
+            said[changed] = {**said[changed], "content": "something else"}
+        await client.chat.completions.create(messages=[*said, user("and?")], **how)
+        assert await opened(rt) == (2 if changed == -2 else 1)
 
 
 async def test_a_title_that_is_asked_for_is_no_part_of_the_conversation(ports):
