@@ -19,7 +19,6 @@ from msgspec import structs
 from hubbub.hub.delivery.ended_prompts import NOBODY
 from hubbub.hub.errors import BadValue, UnknownAgent
 from hubbub.hub.events import (
-    Event,
     GivenTool,
     InLane,
     Limits,
@@ -29,7 +28,6 @@ from hubbub.hub.events import (
     SessionOpen,
     SessionPrompt,
     SessionReply,
-    SessionReset,
     SessionResult,
     SessionTerminate,
     SessionVariables,
@@ -47,6 +45,7 @@ from hubbub.hub.events.descriptors import (
 from hubbub.hub.events.files import kept_contents
 from hubbub.hub.events.given_tools import given_tools_problem
 from hubbub.hub.events.history import history_problem
+from hubbub.hub.events.identities import identity_of
 from hubbub.hub.message import session_message
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Addressing as By
@@ -55,15 +54,12 @@ from hubbub.hub.texts import SHORT_KEY
 from hubbub.hub.values import NULL, Secret
 
 __all__ = [
-    "ARGUMENTS", "SCHEDULES", "Addressing", "can_be_known_by", "identity_of", "is_from_user",
+    "ARGUMENTS", "Addressing", "is_from_user",
     "is_minted", "is_run_id",
 ]  # fmt: skip
 
 ARGUMENTS: Final = {"name": "agent_name", "key": "session_key"}
 """What the argument is called that says where a delivery goes, if not ``run_id``."""
-
-SCHEDULES: Final = "schedule"
-"""The source of what a schedule sends, and begins."""
 
 OTHERS: Final = {NOBODY: "who asks in no run's name", "user": "whom questions are for"}
 """Who is meant by what would be a run's id."""
@@ -76,36 +72,6 @@ ROTATING: Final = 1_000
 
 SCOPED: Final = "!"
 """Ends the key of a mark: the value before it was given as a scoped one."""
-
-
-def identity_of(event: InLane) -> tuple[str, str]:
-    """Under which source and key an item is accepted once; no key where it always is."""
-    match event:
-        case SessionMessage():
-            return event.source, event.key
-        case SessionReply():
-            return "reply", event.prompt_id
-        case SessionResult():
-            return "result", f"{event.child_run_id}#{event.session or 'end'}"
-        case SessionVariables():
-            return "variables", event.request_id
-        case SessionOpen() if event.message is not None:
-            return event.message.source, event.message.key
-        case _:
-            return "", ""
-
-
-def can_be_known_by(event: Event, source: str, key: str) -> bool:
-    """Whether an event can be what a run's inbox has accepted by a source and key.
-
-    Whatever comes by itself is known by its identity.  What a schedule opens or resets has none:
-    its tick is the key, which an opening repeats as its correlation id.
-    """
-    if isinstance(event, InLane) and identity_of(event) == (source, key):
-        return key != ""
-    if isinstance(event, SessionOpen):
-        return (source, key) == (SCHEDULES, event.correlation_id)
-    return isinstance(event, SessionReset) and source == SCHEDULES
 
 
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -24,8 +24,9 @@ class RunStates:
         self.at = 0
 
     def take(self, event: Event) -> None:
-        """Fold the next event of the lane."""
-        self.thread = fold(self.thread, event)
+        """Fold the next event of the lane; at a base before which others have gone, begin anew."""
+        has_gap = isinstance(event, AgentBase) and event.seq > self.seq + 1
+        self.thread = fold(EMPTY if has_gap else self.thread, event)
         self.code = fold_code(self.code, event)
         self.seq, self.at = event.seq, event.at
         if not self.kind and isinstance(event, SessionStart | AgentBase):

@@ -133,15 +133,15 @@ def begun_at(events: Iterable[Event]) -> AgentBase | None:
 
 
 def base_behind_gap(events: Iterable[Event]) -> int:
-    """The number of the base, among all events of a run in order, before which others have gone;
-    0 where none have."""
-    own = 0
+    """The number of the last base, among all events of a run in order, before which others have
+    gone; 0 where none have."""
+    own = found = 0
     for event in events:
         if event.lane == "own":
             if event.seq > own + 1 and isinstance(event, AgentBase):
-                return event.seq
+                found = event.seq
             own = event.seq
-    return 0
+    return found
 
 
 def _said(thread: Thread) -> int:

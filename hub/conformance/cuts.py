@@ -44,8 +44,10 @@ async def _grown(journal: Store) -> RemovesTrees | None:
     return store
 
 
-async def _cut(journal: Store, seq: int = 5, inbox: int = 2, run_id: str = A_RUN) -> str:
-    cut = Cut(run_id=run_id, seq=seq, inbox=inbox)
+async def _cut(
+    journal: Store, seq: int = 5, inbox: int = 2, run_id: str = A_RUN, after: int = 0
+) -> str:
+    cut = Cut(run_id=run_id, seq=seq, inbox=inbox, after=after)
     return (await commit_of(journal, Commit(cut=cut))).error
 
 
@@ -130,6 +132,35 @@ async def check_a_key_is_known_when_its_item_has_gone(make_journal: MakeJournal)
         assert again.outcome == "duplicate"
 
 
+async def check_a_long_one_goes_step_by_step(make_journal: MakeJournal) -> None:
+    """From its base backwards: what is left is a beginning and the base, each time; also where one
+    that has begun is not done and the next one begins."""
+    async with open_journal(make_journal) as journal:
+        if await _grown(journal) is None:
+            return
+        await write(journal, A_RUN, 7, AgentBase(turn=3), AgentStatus(status="5"))
+        whole = await read_all(journal, Selection(run_id=A_RUN))
+        of_first = [(x.lane, x.seq) for x in whole]
+        places = [await journal.position(A_RUN, lane, seq) or 0 for lane, seq in of_first]
+        for seq, inbox in ((5, 2), (8, 3)):
+            base, start = of_first.index(("own", seq)), of_first.index(("own", 1))
+            for place in range(base - 1, start, -1):
+                if seq == 5 and place == start + 1:
+                    break  # That one is not done.
+                assert await _cut(journal, seq, inbox, after=places[place] - 1) == ""
+                left = await read_all(journal, Selection(run_id=A_RUN))
+                gone = [x for x in whole[place:base] if x in left]
+                assert gone == [] and left[-1] == whole[-1]
+                assert left[: start + 1] == whole[: start + 1]
+                loaded = await journal.load(A_RUN)
+                assert loaded is not None and (loaded.after, loaded.seq) == (seq - 1, 9)
+                again = await send(journal, A_RUN, "hello", source="chat", key="1")
+                assert again.outcome == "duplicate"
+        assert [(x.lane, x.seq) for x in left] == [("in", 1), ("own", 1), ("own", 8), ("own", 9)]
+        known = await journal.inspect(lambda store: [*store.accepted(A_RUN)])
+        assert [(x.key, x.number > 0) for x in known] == [("1", True), ("2", True)]
+
+
 async def check_nothing_goes_that_is_still_needed(make_journal: MakeJournal) -> None:
     """What waits keeps all before it; where there is no base, or no run, nothing goes."""
     async with open_journal(make_journal) as journal:
@@ -178,6 +209,7 @@ CUT_CHECKS: Final[tuple[Check, ...]] = (
     check_a_run_is_read_from_its_base_on,
     check_a_base_says_how_many_items_came_before_it,
     check_a_key_is_known_when_its_item_has_gone,
+    check_a_long_one_goes_step_by_step,
     check_nothing_goes_that_is_still_needed,
     check_all_stays_that_came_before_a_run_began,
 )

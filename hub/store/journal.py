@@ -181,11 +181,16 @@ class FoundTree(Struct, frozen=True, kw_only=True):
 
 class Cut(Struct, frozen=True, kw_only=True):
     """What of a run's two lanes goes: all that stands between how it began, up to the first record
-    of its own, and record ``seq`` of that, a base; ``inbox`` items had come to it by then."""
+    of its own, and record ``seq`` of that, a base; ``inbox`` items had come to it by then.
+
+    A long one goes step by step, from its base backwards: each time what stands behind position
+    ``after``.  So what is left is at any moment a beginning, a base, and all that came since.
+    """
 
     run_id: str
     seq: int
     inbox: int
+    after: int = 0
 
 
 class HubNotes(Struct, eq=False, kw_only=True):

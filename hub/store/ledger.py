@@ -73,6 +73,8 @@ class Writes(Struct, Generic[R]):
     notes: dict[str, str] = field(default_factory=dict)
     gone: list[R] = field(default_factory=list)
     """Runs that are no more; a store forgets nothing else of them than what is theirs."""
+    bases: list[tuple[R, AgentBase]] = field(default_factory=list)
+    """Those among the events."""
     cuts: list[tuple[R, Cut]] = field(default_factory=list)
     """Beginnings of lanes that are no more, up to a base, if there is that base."""
     requests: dict[str, tuple[R, str]] = field(default_factory=dict)
@@ -126,6 +128,7 @@ class Ledger(Generic[R]):
             if commit.events:
                 if commit.events[0].__class__ is AgentBase:
                     commit.events = counted(row, commit.events)
+                    self.writes.bases.append((row, commit.events[0]))  # type: ignore[arg-type]
                 self.writes.events.append((row, commit.events))
                 row.seq += len(commit.events)
                 commit.written.extend(commit.events)
@@ -227,6 +230,7 @@ class Ledger(Generic[R]):
                     row.seq = event.seq
                     if isinstance(event, AgentBase):
                         row.in_seq = event.inbox
+                        self.writes.bases.append((row, event))
                     continue
                 row.in_seq = event.seq
                 if event.seq in run.waiting:

@@ -128,8 +128,10 @@ class MemoryJournal:
         if writes.gone:
             self._let_go(writes.gone)
             self.forget_empty(commit.notes or ())
+        if writes.bases:
+            self._rows.note_bases(writes.bases)
         for row, cut in writes.cuts:
-            for position in row.cut(cut.seq):
+            for position in self._rows.cut(row, cut):
                 self._forget(position)
         self._ledger.writes = Writes()
         if commit.done is not None:
@@ -256,7 +258,8 @@ class MemoryJournal:
         if loaded is None or draft is None:
             return loaded
         try:
-            if draft.version == version:
+            # Of one from before a base, behind which records have gone, nothing follows.
+            if draft.version == version and loaded.after == draft.seq:
                 return structs.replace(loaded, kept=draft.encode())
         except Exception as error:  # Nobody else has been told.
             log.warning("snapshot.not_kept", run_id=run_id, problem=words_of(error))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from hubbub.hub.errors import OperatorError
-from hubbub.hub.events import AgentBase, Event
+from hubbub.hub.events import Event
 from hubbub.hub.events.codec import encode_event
 from hubbub.hub.events.descriptors import encode_descriptor, kind_of_descriptor
 from hubbub.hub.store.journal import Addressing, LoadedRun
@@ -146,9 +146,10 @@ class MemoryReader:
     def bases(
         self, run_id: str | None = None, *, after: int = 0, limit: int = 100
     ) -> Sequence[EventRow]:
-        found = self._events(after) if run_id is None else self._events_of(run_id, after, False)
-        bases = (each for each in found if isinstance(each[1], AgentBase))
-        return [_event_row(*each) for each in islice(bases, limit)]
+        row = None if run_id is None else self._rows.find(run_id)
+        bases = self._rows.bases if run_id is None else (row and row.bases) or []
+        first = bisect_right(bases, after, key=itemgetter(0))
+        return [_event_row(*each) for each in bases[first : first + limit]]
 
     def described(self, after: int | None = None) -> Sequence[str]:
         rows = (row for row in self._rows.by_id.values() if row.descriptor is not None)

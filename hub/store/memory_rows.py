@@ -1,7 +1,9 @@
 """The rows of the memory store, and by what they are found."""
 
 from array import array
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import assert_never
 
 from hubbub.hub.events import AgentBase, Event, InLane
@@ -13,9 +15,10 @@ from hubbub.hub.events.descriptors import (
     read_descriptor,
     recency_of,
 )
+from hubbub.hub.events.identities import SCHEDULES, has_tick, identity_of
 from hubbub.hub.snapshots.draft import SnapshotDraft
 from hubbub.hub.store.inbox_rules import number_of
-from hubbub.hub.store.journal import Addressing, NewRun
+from hubbub.hub.store.journal import Addressing, Cut, NewRun
 from hubbub.hub.store.ledger_row import LedgerRow, Settled
 
 __all__ = ["MemoryRow", "MemoryRows", "own_lane_of"]
@@ -25,7 +28,8 @@ class MemoryRow(LedgerRow):
     """A run with its events of both lanes."""
 
     __slots__ = (
-        "events", "keys", "named", "positions", "recency", "requests", "snapshot", "spoken_to",
+        "bases", "events", "keys", "named", "positions", "recency", "requests", "snapshot",
+        "spoken_to",
     )  # fmt: skip
 
     events: list[Event]
@@ -40,23 +44,42 @@ class MemoryRow(LedgerRow):
     spoken_to: int
     """``recent`` as the order of those spoken to has it."""
     snapshot: SnapshotDraft | None
+    bases: list[tuple[int, AgentBase]] | None
+    """Its bases, with their positions."""
 
-    def cut(self, seq: int) -> Sequence[int]:
-        """Forget what stands before a base, if record ``seq`` is one, but for how the run began;
-        the positions of that."""
-        own = [(at, x) for at, x in enumerate(self.events) if x.lane == "own" and x.seq in (1, seq)]
-        if len(own) != 2 or not isinstance(base := own[1][1], AgentBase):
+    def cut(self, cut: Cut) -> Sequence[int]:
+        """Forget what stands before a base, if the record is one, but for how the run began; the
+        positions of that."""
+        events = self.events
+        began = next((at for at, x in enumerate(events) if x.lane == "own"), len(events))
+        place = len(events) - 1  # From the end: behind a base is less than before it.
+        while place > began and (events[place].lane != "own" or events[place].seq > cut.seq):
+            place -= 1
+        if place <= began or events[place].seq != cut.seq:
             return ()
-        kept, place = own[0][0] + 1, own[1][0]
-        gone, items = self.positions[kept:place], range(kept, base.inbox + 1)
-        del self.events[kept:place], self.positions[kept:place]
-        for key, item in (self.keys or {}).items():
-            if not isinstance(item, Settled) and item.seq in items:
-                assert self.keys is not None
-                self.keys[key] = Settled(number_of(item))
-        if self.snapshot is not None and self.snapshot.seq < seq:
+        if not isinstance(events[place], AgentBase):
+            return ()
+        kept = max(began + 1, bisect_right(self.positions, cut.after, 0, place))
+        gone = self.positions[kept:place]
+        self._settle([x for x in events[kept:place] if x.lane == "in"])
+        del events[kept:place], self.positions[kept:place]
+        if self.snapshot is not None and self.snapshot.seq < cut.seq:
             self.snapshot = None
         return gone
+
+    def _settle(self, items: Sequence[Event]) -> None:
+        """Keep of the keys of items what these said."""
+        keys = self.keys
+        if not keys:
+            return
+        seqs = {item.seq for item in items}
+        known = {identity_of(item) for item in items if isinstance(item, InLane)}
+        if any(has_tick(item) for item in items):
+            known.update(key for key in keys if key[0] == SCHEDULES)
+        for key in known:
+            item = keys.get(key)
+            if item is not None and not isinstance(item, Settled) and item.seq in seqs:
+                keys[key] = Settled(number_of(item))
 
 
 class MemoryRows:
@@ -75,6 +98,8 @@ class MemoryRows:
         self.requests: dict[str, str] = {}
         """What is noted of requests, by name."""
         self.notes: dict[str, str] = {}
+        self.bases: list[tuple[int, AgentBase]] = []
+        """Those of all runs, in order, with their positions."""
         self._trees: dict[str, list[str]] = {}
         """The runs of each tree of more than one, by creation."""
         self.living: dict[str, int] = {}
@@ -88,7 +113,8 @@ class MemoryRows:
         row = MemoryRow(new, at)
         run_id = new.run_id
         row.events, row.positions, row.keys, row.requests = [], array("Q"), None, None
-        row.named, row.recency, row.spoken_to, row.snapshot = new.agent, "", 0, None
+        row.named, row.recency, row.spoken_to = new.agent, "", 0
+        row.snapshot = row.bases = None
         if new.descriptor is not None:
             if is_identity(new.descriptor):
                 self._by_descriptor[new.descriptor] = run_id
@@ -220,9 +246,31 @@ class MemoryRows:
         del self.living[root], self._held[root]
         return held
 
+    def note_bases(self, bases: Iterable[tuple[MemoryRow, AgentBase]]) -> None:
+        """Know where the bases are that were just written."""
+        for row, base in bases:
+            place = next(at for at in range(len(row.events) - 1, -1, -1) if row.events[at] is base)
+            noted = (row.positions[place], base)
+            self.bases.append(noted)
+            row.bases = [*(row.bases or ()), noted]
+
+    def cut(self, row: MemoryRow, cut: Cut) -> Sequence[int]:
+        """See ``MemoryRow.cut``."""
+        gone = row.cut(cut)
+        if gone and row.bases is not None:
+            self._forget_bases([x for x in row.bases if gone[0] <= x[0] <= gone[-1]])
+            row.bases = [x for x in row.bases if not gone[0] <= x[0] <= gone[-1]]
+        return gone
+
+    def _forget_bases(self, bases: Iterable[tuple[int, AgentBase]]) -> None:
+        for position, _ in bases:
+            place = bisect_left(self.bases, position, key=itemgetter(0))
+            del self.bases[place]
+
     def forget(self, run_id: str) -> MemoryRow:
         """Release an ended run."""
         gone = self.by_id.pop(run_id)
+        self._forget_bases(gone.bases or ())
         if gone.parent_run_id is None:
             self._trees.pop(run_id, None)
         for name in gone.requests or ():

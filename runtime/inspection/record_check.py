@@ -17,8 +17,8 @@ import msgspec
 
 from hubbub.agents.state.lasting_prompts import read_note
 from hubbub.agents.state.prompts import LASTING
-from hubbub.hub.addressing import can_be_known_by
 from hubbub.hub.errors import BadValue, StoreFailed
+from hubbub.hub.events.identities import can_be_known_by
 from hubbub.hub.store.reader import StoreReader, StoreUnreadable, decoded
 from hubbub.hub.store.store import RETENTION
 from hubbub.runtime.stores.exchange.lanes import FROM_BACKUP, Lane, Lanes, Problem

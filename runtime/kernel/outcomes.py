@@ -14,7 +14,6 @@ import anyio
 from hubbub.agents.asked_turn import TURN_TYPES, AskedTurn
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.hub import events as e
-from hubbub.hub.addressing import identity_of
 from hubbub.hub.errors import (
     CallerError,
     Closed,
@@ -24,11 +23,12 @@ from hubbub.hub.errors import (
     WaitCycle,
 )
 from hubbub.hub.events import Ending, Event, InLane
+from hubbub.hub.events.identities import identity_of
 from hubbub.hub.hub import Hub
 from hubbub.hub.message import Message, Sayable, session_message
 from hubbub.hub.receipt import Receipt
-from hubbub.hub.store.cursor import place, seq_of
-from hubbub.hub.store.journal import RunInfo
+from hubbub.hub.store.cursor import is_cut, place, seq_of
+from hubbub.hub.store.journal import RunInfo, Selection
 from hubbub.hub.texts import check_label
 from hubbub.runtime.kernel.current_run import CURRENT_RUN
 from hubbub.runtime.kernel.families import Families
@@ -174,7 +174,7 @@ class Outcomes:
             receipt = await self.hub.send_to_run(run_id, message, source=source)
             receipt.raise_if_rejected()
             if receipt.duplicate:  # It may have been taken long ago.
-                if receipt.cursor and await place(self.hub.journal, receipt.cursor) is None:
+                if receipt.cursor and await self._has_gone(run_id, receipt.cursor):
                     what = "the turn that took this message has gone with the run's old turns"
                     raise CallerError(f"run {run_id}: {what}; ask again with another key")
                 past = await self.hub.read(root_run_id=info.root_run_id, types=TURN_TYPES)
@@ -182,6 +182,12 @@ class Outcomes:
             else:
                 turn.expect(_by_number(receipt))
             return await self._watch(run_id, lambda: self._answer(turn))
+
+    async def _has_gone(self, run_id: str, cursor: str) -> bool:
+        """Whether an item, or what came behind it, has gone with old turns of its run."""
+        journal = self.hub.journal
+        found = await place(journal, cursor)
+        return found is None or await is_cut(journal, Selection(run_id=run_id), found)
 
     async def _known(self, run_id: str) -> RunInfo:
         info = await self.hub.journal.info(run_id)

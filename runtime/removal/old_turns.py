@@ -1,11 +1,14 @@
 """``OldTurns``: the old turns of runs that live go, behind their bases.
 
     a base that was written  ─►  the bases of its run  ─►  the newest behind which as many turns
-    have come as are to be kept  ─►  one commit: what stands before that goes
+    have come as are to be kept  ─►  what stands before that goes, some hundred events a commit
 
 * A base is written by its run, with what it had come to, in a commit of its own lane; that what is
   before it goes is another commit, later.  A crash between the two leaves all there is, and the
   next pass does it.
+* It goes from the base backwards: whenever the process dies, there is a beginning of the run, which
+  is as it was, and the base, from which the run goes on; the next pass does the rest.  Everybody
+  else has a turn between two commits.
 * Bases are looked at once, in the store's order, a page at a time; whoever opens the store next
   looks at all of them again.
 * Where something waits that came before, a frame that was pushed before is not over, or the run
@@ -19,12 +22,13 @@ from functools import partial
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hubbub.hub.errors import HubbubError
-from hubbub.hub.events import AgentBase, SessionDropped, SessionTaken
+from hubbub.hub.events import AgentBase, SessionDropped, SessionStart, SessionTaken
 from hubbub.hub.hub import Hub
 from hubbub.hub.store.journal import Commit, Cut
-from hubbub.hub.store.reader import StoreReader, decoded
+from hubbub.hub.store.reader import EventRow, StoreReader, decoded
 from hubbub.hub.store.store import Removed
 from hubbub.runtime.removal.imported import StoreLook
 from hubbub.runtime.removal.measured import MeasuredEvents
@@ -35,12 +39,27 @@ __all__ = ["OldTurns"]
 PAGE: Final = 10
 """Bases that are looked at together."""
 
+STEP: Final = 500
+STEP_BYTES: Final = 1 << 20
+"""Events, and bytes of these, that go in one commit, with what is left of their turn."""
+
+MAX_STEP: Final = 4
+"""So many times that a turn may make of it, or one event."""
+
 
 class _Due(Struct, frozen=True):
-    """What may go of a run, the position of its last event, and its size, as far as it counts."""
+    """A run of which something may go, and the base before which that stands, with its position."""
 
     root_run_id: str
     cut: Cut
+    position: int
+
+
+class _Step(Struct, frozen=True):
+    """What goes of a run next: behind a position, up to that of the last event; and its size, as
+    far as it counts."""
+
+    after: int
     last: int
     size: int
 
@@ -71,17 +90,27 @@ class OldTurns:
             bases = await self._look(partial(_bases_after, after=self._after))
             is_over = len(bases) < PAGE
             for position, run_id in bases:
-                counted, keep = measured.counted, self._keep_turns
-                due = await self._look(partial(_due, run_id=run_id, keep=keep, counted=counted))
-                if due is not None and await self._let_go(due):
-                    measured.cut(run_id, due.size)
-                    removed.cuts += 1
+                due = await self._look(partial(_due, run_id=run_id, keep=self._keep_turns))
+                if due is not None:
+                    removed.cuts += await self._cut(due, measured)
                 self._after = position
 
-    async def _let_go(self, due: _Due) -> bool:
+    async def _cut(self, due: _Due, measured: MeasuredEvents) -> bool:
+        """Have go what may go of a run, step by step; whether anything has."""
+        run_id, before, has_gone = due.cut.run_id, due.position, False
+        while True:
+            looking = partial(_step, run_id=run_id, before=before, counted=measured.counted)
+            step = await self._look(looking)
+            if step is None or not await self._let_go(due, step):
+                return has_gone
+            measured.cut(run_id, step.size)
+            before, has_gone = step.after + 1, True
+
+    async def _let_go(self, due: _Due, step: _Step) -> bool:
         # Before it goes: who is behind reads a page at a time, and may be at it.
-        is_done = self._dispatcher.removing(due.root_run_id, (due.cut.run_id,), due.last)
-        commit = Commit(cut=due.cut, notes=self._note_of(due.last), about=due.cut.run_id)
+        is_done = self._dispatcher.removing(due.root_run_id, (due.cut.run_id,), step.last)
+        cut = replace(due.cut, after=step.after)
+        commit = Commit(cut=cut, notes=self._note_of(step.last), about=due.cut.run_id)
         try:
             await self._commit(commit)
         finally:
@@ -94,7 +123,7 @@ def _bases_after(store: StoreReader, after: int) -> list[tuple[int, str]]:
     return [(row.position, row.run_id) for row in store.bases(after=after, limit=PAGE)]
 
 
-def _due(store: StoreReader, run_id: str, keep: int, counted: int) -> _Due | None:
+def _due(store: StoreReader, run_id: str, keep: int) -> _Due | None:
     """What may go of a run; ``None`` for nothing, of one that cannot be read, and of one that has
     ended, which goes as a whole."""
     row = store.row(run_id)
@@ -114,15 +143,37 @@ def _due(store: StoreReader, run_id: str, keep: int, counted: int) -> _Due | Non
     except HubbubError:  # Whoever drives it tells.
         return None
     position, base = old[-1]
-    last = size = 0
+    return _Due(row.root_run_id, Cut(run_id=run_id, seq=base.seq, inbox=base.inbox), position)
+
+
+def _step(store: StoreReader, run_id: str, before: int, counted: int) -> _Step | None:
+    """What goes of a run next of what stands before a position; ``None`` for nothing more."""
+    last = after = size = count = taken = 0
     has_begun = False
-    for each in store.event_rows((run_id,), until=position - 1):
-        if not has_begun:  # That stays.
-            has_begun = each.lane == "own"
-        elif each.lane != "hub":
-            last, size = each.position, size + (len(each.body) if each.position <= counted else 0)
-    cut = Cut(run_id=run_id, seq=base.seq, inbox=base.inbox)
-    return _Due(row.root_run_id, cut, last, size) if last else None
+    """Whether a turn has with the last row: what is before it is in the middle of nothing."""
+    for row in _rows_back(store, run_id, before):
+        if (has_begun and _is_enough(count, taken)) or _is_enough(count, taken, MAX_STEP):
+            after = row.position
+            break
+        count, taken = count + 1, taken + len(row.body)
+        has_begun = row.lane == "own" and row.type == SessionStart.type
+        last = last or row.position
+        size += len(row.body) if row.position <= counted else 0
+    return _Step(after, last, size) if count else None
+
+
+def _is_enough(count: int, size: int, times: int = 1) -> bool:
+    return count >= times * STEP or size >= times * STEP_BYTES
+
+
+def _rows_back(store: StoreReader, run_id: str, before: int) -> Iterator[EventRow]:
+    """The rows of a run's lanes before a position, the last one first, up to where it began: that
+    stays, with all that had come to its inbox by then."""
+    for row in store.event_rows((run_id,), until=before - 1, backwards=True):
+        if row.lane == "own" and row.seq == 1:
+            return
+        if row.lane != "hub":
+            yield row
 
 
 def _without_mail(

@@ -22,10 +22,10 @@ from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from hubbub.hub import events as e
-from hubbub.hub.addressing import SCHEDULES
 from hubbub.hub.errors import Closed, StoreFailed
 from hubbub.hub.events import Event
 from hubbub.hub.events.descriptors import CronDescriptor, HeartbeatDescriptor, encode_descriptor
+from hubbub.hub.events.identities import SCHEDULES
 from hubbub.hub.logs import log
 from hubbub.hub.store.journal import Commit, Delivery, RunInfo
 from hubbub.hub.tasks.outermost import start_in

@@ -23,6 +23,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hubbub.agents.code.run_states import RunStates
 from hubbub.agents.state.fold import fold
 from hubbub.agents.state.thread import EMPTY, Thread
 from hubbub.hub import events as e
@@ -101,19 +102,23 @@ def cut_tree(store: StoreReader, run_id: str, seq: int | None) -> CutTree:
 
 
 def first_behind_gap(store: StoreReader, run_id: str) -> int:
-    """The number of the base before which records of a run have gone; 0 where none have."""
-    for base in store.bases(run_id, limit=1):
-        before = store.event_rows((run_id,), until=base.position - 1, backwards=True)
-        last = next((row.seq for row in before if row.lane == "own"), 0)
-        return base.seq if base.seq > last + 1 else 0
-    return 0
+    """The number of the last base before which records of a run have gone; 0 where none have."""
+    place = found = 0
+    while bases := store.bases(run_id, after=place):
+        for base in bases:
+            before = store.event_rows((run_id,), until=base.position - 1, backwards=True)
+            last = next((row.seq for row in before if row.lane == "own"), 0)
+            found = base.seq if base.seq > last + 1 else found
+        place = bases[-1].position
+    return found
 
 
 def _last_open(store: StoreReader, run_id: str) -> int:
     """The last record of a run before those by which it ends."""
-    thread, last = EMPTY, 0
+    states, last = RunStates(), 0
     for event in own_lane(store, run_id):
-        thread = fold(thread, event)
+        states.take(event)
+        thread = states.thread
         is_end = thread.phase == "ended" or thread.closing or thread.terminated is not None
         if is_end or isinstance(event, e.AgentFailed):
             break
@@ -235,7 +240,8 @@ class _Cut:
             case e.AgentMessage() if event.key:
                 self._untold.add((event.to, event.key))
         if event.lane == "own":
-            before = run.thread
+            # Where records have gone before a base, the run goes on from that.
+            before = EMPTY if run.lane.base == event.seq else run.thread
             run = replace(run, thread=fold(before, event), at=event.at)
             if event.run_id == self._root.run_id:
                 self._left |= _waited(before) - _waited(run.thread)

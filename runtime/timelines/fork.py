@@ -36,7 +36,7 @@ from hubbub.agents.state.prompts import LASTING, WITHDRAWN, Prompts, ends_of, wi
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.calls import HANDED_OVER, LOST, answer, given_up
 from hubbub.hub import events as e
-from hubbub.hub.addressing import identity_of, is_minted
+from hubbub.hub.addressing import is_minted
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.events.codec import decode_event, encode_event
@@ -46,6 +46,7 @@ from hubbub.hub.events.descriptors import (
     descriptor_of_key,
     read_descriptor,
 )
+from hubbub.hub.events.identities import identity_of
 from hubbub.hub.near_misses import shown
 from hubbub.hub.store.inbox_rules import number_of
 from hubbub.hub.store.journal import FoundRun, FoundTree, NewRun, RunStatus

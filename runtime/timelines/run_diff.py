@@ -147,14 +147,16 @@ class _Side:
         self._events = self._read()
 
     def _read(self) -> Iterator[Event]:
+        last = 0
         for event in own_lane(self._store, self._row.run_id):
+            has_gap, last = event.seq > last + 1, event.seq
             if isinstance(event, e.AgentStep):
                 self._models.setdefault(event.model)
                 self._steps += 1
                 self._usage += event.usage
             elif isinstance(event, e.Ending):
                 self._end = event
-            elif isinstance(event, e.AgentBase) and not self._steps:  # Its old turns have gone.
+            elif isinstance(event, e.AgentBase) and has_gap:  # Its old turns have gone.
                 thread = thread_of(event)
                 self._steps, self._usage = thread.step, thread.total_usage
             if not isinstance(event, _UNSAID):

@@ -11,7 +11,7 @@ from hubbub.agents.state.bases import base_of, is_due, thread_of
 from hubbub.agents.state.family import Family
 from hubbub.agents.state.thread import Thread
 from hubbub.hub.events import AgentBase
-from hubbub.hub.store.journal import Commit
+from hubbub.hub.store.journal import Commit, Cut
 from hubbub.hub.store.ledger_row import Settled
 from hubbub.hub.store.memory_rows import MemoryRow
 from hubbub.hub.store.reader import StoreReader
@@ -27,8 +27,8 @@ _due = old_turns._due
 def one_turn_too_few() -> Iterator[None]:
     """Of the turns that are to be kept one goes."""
 
-    def sooner(store: StoreReader, run_id: str, keep: int, counted: int) -> Any:
-        return _due(store, run_id, keep - 1, counted)
+    def sooner(store: StoreReader, run_id: str, keep: int) -> Any:
+        return _due(store, run_id, keep - 1)
 
     with patch.object(old_turns, "_due", sooner):
         yield
@@ -87,9 +87,10 @@ def children_keep_all_turns() -> Iterator[None]:
 def hole_of_turns_untold() -> Iterator[None]:
     """A reader that is behind learns nothing of turns that go before it has read them."""
 
-    async def let_go(self: OldTurns, due: Any) -> bool:
-        notes, run_id = self._note_of(due.last), due.cut.run_id
-        commit = Commit(cut=due.cut, notes=notes, about=run_id)
+    async def let_go(self: OldTurns, due: Any, step: Any) -> bool:
+        notes, run_id = self._note_of(step.last), due.cut.run_id
+        cut = structs.replace(due.cut, after=step.after)
+        commit = Commit(cut=cut, notes=notes, about=run_id)
         await self._commit(commit)
         return not commit.error
 
@@ -102,8 +103,8 @@ def keys_go_with_turns() -> Iterator[None]:
     """Of what has gone nobody knows any more that it was accepted."""
     cut = MemoryRow.cut
 
-    def forgetting(row: MemoryRow, seq: int) -> Sequence[int]:
-        gone = cut(row, seq)
+    def forgetting(row: MemoryRow, what: Cut) -> Sequence[int]:
+        gone = cut(row, what)
         known = (row.keys or {}).items()
         row.keys = {key: item for key, item in known if not isinstance(item, Settled)}
         return gone

@@ -18,7 +18,7 @@ from hubbub.agents.state.thread import EMPTY
 from hubbub.agents.turn.crash_limit import waited
 from hubbub.agents.turn.recovery import causes_of
 from hubbub.hub.events import AgentBase, AgentPark, Event
-from hubbub.hub.store.journal import Commit, Selection
+from hubbub.hub.store.journal import Commit, Cut, Selection
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.runtime import runtime
 from hubbub.runtime.simulation.story.history import History
@@ -97,7 +97,8 @@ class ForgettingJournal:
         if isinstance(base, AgentBase) and row is not None and not commit.error:
             stood = dict(zip(row.positions, row.events, strict=True))
             if not any(seq <= base.inbox for seq in row.waiting):
-                for place in row.cut(base.seq):
+                cut = Cut(run_id=base.run_id, seq=base.seq, inbox=base.inbox)
+                for place in of._rows.cut(row, cut):
                     self.gone[of.name, place] = stood[place]
                     of._forget(place)
 

@@ -5,6 +5,7 @@ from support.profiles import portion
 
 from hubbub import Agent, FunctionModel, Limits, Retention
 from hubbub.hub import events as e
+from hubbub.runtime.removal import old_turns
 from hubbub.runtime.simulation import Crash, History, Setup, World, simulate
 from hubbub.runtime.simulation.story.faults import WorldFault
 from hubbub.runtime.simulation.story.history import StoreName
@@ -61,8 +62,14 @@ def test_a_fork_of_what_is_left_keeps_all_invariants(store: StoreName) -> None:
     assert all(history.said(run_id)[-1] == "Noted." for run_id in history.runs)
 
 
+@pytest.mark.parametrize("step", [500, 7])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_turns_go_once_whichever_commit_the_process_dies_at(when: str) -> None:
+def test_turns_go_once_whichever_commit_the_process_dies_at(
+    when: str, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(old_turns, "STEP", step)
+    monkeypatch.setattr(old_turns, "MAX_STEP", 1)
+
     async def scenario(world: World) -> None:
         await talk(world)
 

@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from hubbub.hub.addressing import identity_of
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.events.codec import encode_event
+from hubbub.hub.events.identities import identity_of
 from hubbub.hub.store.journal import RunInfo
 from hubbub.hub.store.store import Store
 from hubbub.hub.values import NULL

@@ -60,6 +60,7 @@ def gone_turns(store: StoreReader, cut: Cut, *, life: int, at: int) -> Gone:
     ]
     own = {x.event.seq: place for place, x in enumerate(lanes) if x.event.lane == "own"}
     went = lanes[own[1] + 1 : own[cut.seq]] if {1, cut.seq} <= own.keys() else []
+    went = [each for each in went if each.position > cut.after]
     root = cut.run_id if row is None else row.root_run_id
     return Gone(
         root_run_id=root, life=life, at=at, tip=store.tip, runs=(), events=tuple(went), cut=cut

@@ -23,13 +23,14 @@ from msgspec import Struct
 
 from hubbub.agents.state.lasting_prompts import LastingPrompt, note_of
 from hubbub.agents.state.prompts import LASTING, with_prompt
-from hubbub.hub.addressing import can_be_known_by, is_run_id
+from hubbub.hub.addressing import is_run_id
 from hubbub.hub.delivery.ended_prompts import asker_of
 from hubbub.hub.errors import BadValue, OperatorError
 from hubbub.hub.errors.copied import CopiedWhole
-from hubbub.hub.events import SessionPrompt, SessionPromptEnd
+from hubbub.hub.events import AgentBase, SessionPrompt, SessionPromptEnd
 from hubbub.hub.events.codec import decode_event
 from hubbub.hub.events.descriptors import encode_descriptor, kind_of_descriptor, read_descriptor
+from hubbub.hub.events.identities import can_be_known_by
 from hubbub.hub.store.inbox_rules import MAX_NUMBER
 from hubbub.hub.store.intake import RunIntake
 from hubbub.hub.store.journal import Addressing
@@ -97,10 +98,11 @@ class _Incoming:
         self.asked: dict[str, SessionPrompt] = {}
         """The prompts that its calls wait for."""
 
-    def check(self, seq: int, gone: range = range(0)) -> None:
-        """Raise ``ImportProblem`` for the number of no item that has come; those that have ``gone``
-        have not."""
-        if seq in gone or not 0 < seq <= self.items + len(gone):
+    def check(self, seq: int, lane: Lane | None) -> None:
+        """Raise ``ImportProblem`` for the number of no item that has come, or one that has gone."""
+        gone = () if lane is None else lane.gone
+        last = self.items + sum(map(len, gone))
+        if not 0 < seq <= last or any(seq in each for each in gone):
             raise ImportProblem(f"run {self.line.run_id} has no item {seq} in its inbox")
 
 
@@ -218,18 +220,19 @@ class IncomingRuns:
             run.asked[event.prompt_id] = event
         elif isinstance(event, SessionPromptEnd):
             run.asked.pop(event.prompt_id, None)
+        elif isinstance(event, AgentBase):  # Nothing is asked then; its end may have gone.
+            run.asked.clear()
 
     def _take_key(self, line: AcceptedLine) -> None:
         run = self._runs.get(line.run_id)
         if run is None:
             raise ImportProblem(f"a key of run {line.run_id!r}, which is not in the export")
         lane = self._lanes.runs.get(line.run_id)
-        gone = range(0) if lane is None else lane.gone
         if line.number:
-            if not (gone and 0 < line.number <= MAX_NUMBER):
+            if not (lane is not None and lane.gone and 0 < line.number <= MAX_NUMBER):
                 raise ImportProblem(f"run {line.run_id}: key {line.key!r} is of no item that went")
         else:
-            run.check(line.seq, gone)
+            run.check(line.seq, lane)
             item = self._reader.item(line.run_id, line.seq)
             if item is None or not can_be_known_by(item, line.source, line.key):
                 raise ImportProblem(f"run {line.run_id}: in {line.seq} has another key in its body")
@@ -304,7 +307,7 @@ class IncomingRuns:
         if len(set(line.waiting)) < len(line.waiting):
             raise ImportProblem(f"run {line.run_id}: an item waits twice", run.at)
         for seq in line.waiting:
-            run.check(seq, lane.gone)
+            run.check(seq, lane)
         self._intake.put_run(row_of(line, lane), line.waiting)
 
     def _note_prompts(self, run: _Incoming) -> None:

@@ -6,8 +6,8 @@ Rules
 -----
 * Checksums form a chain: one for each run, over both of its lanes, and one for the hub's lane.  A
   damaged event is one problem; the check continues with the next event.
-* Each lane numbers its events from 1 without a gap; but for one, from how the run began to a base,
-  which says how many items had come to the in lane by then.
+* Each lane numbers its events from 1 without a gap, but before a base, which says how many items
+  had come to the in lane by then: what a retention has go stands before one.
 * A body is an event whose fields agree with the columns of its row.  All events of a run name the
   same parent.
 * An in lane holds only inbox items, and the first one opens the run; an own lane holds none but
@@ -80,7 +80,7 @@ class Lane:
     """The state of a run's two lanes, or of the hub's lane, after the events so far."""
 
     __slots__ = (
-        "agents", "born", "chains", "children", "gone", "has_ended", "in_seq", "is_clear", "is_cut",
+        "agents", "base", "born", "chains", "children", "gone", "has_ended", "in_seq", "is_clear",
         "is_dense", "is_sound", "name", "opened", "parent", "root", "seq", "untaken",
     )  # fmt: skip
 
@@ -90,10 +90,10 @@ class Lane:
         self.in_seq = 0
         self.born = 0
         """The position of the first event."""
-        self.gone = range(0)
-        """The numbers of items of the in lane that have gone, behind a base."""
-        self.is_cut = False
-        """Whether own records have gone, behind a base."""
+        self.gone: tuple[range, ...] = ()
+        """The numbers of items of the in lane that have gone, each before a base."""
+        self.base = 0
+        """The number of the last base before which own records have gone; 0 where none have."""
         self.chains: tuple[int, ...] = (0,)
         """What the last event's checksum may be: as written and, if it differs, as computed.
         Either the event or its checksum has changed; the next event shows which."""
@@ -119,7 +119,19 @@ class Lane:
     def may_have_started(self, run_id: str) -> bool:
         """Whether a run is a child of this one by its records, or may be by one that has gone: a
         base names children that the run still knows, and not all that it has ever had."""
-        return self.is_cut or run_id in self.children
+        return self.base > 0 or run_id in self.children
+
+    def begin_at(self, base: AgentBase) -> None:
+        """Go on from a base, if anything has gone before it."""
+        gone = range(self.in_seq + 1, base.inbox + 1)
+        if gone or self.base == base.seq:
+            self.untaken.clear()  # What took them may have gone, too.
+        if gone:
+            self.gone, self.in_seq = (*self.gone, gone), base.inbox
+
+    def has_gone(self, seq: int) -> bool:
+        """Whether the item of the in lane of that number has gone."""
+        return any(seq in each for each in self.gone)
 
 
 class Lanes:
@@ -149,10 +161,8 @@ class Lanes:
         if not isinstance(body, bytes):
             body = b""
         yield from _chained(lane, where, type_, crc, body)
-        has_gone = type_ == AgentBase.type and lane.seq < 2 and isinstance(seq, int)
-        if has_gone:
-            lane.is_cut = lane.is_cut or seq > lane.seq + 1
-            lane.seq = seq - 1
+        if type_ == AgentBase.type and isinstance(seq, int) and seq > lane.seq + 1:
+            lane.base, lane.seq = seq, seq - 1
         yield from _numbered(lane, where, name, seq)
         lane.born = lane.born or position
         try:
@@ -169,10 +179,8 @@ class Lanes:
         columns = (type_, name, seq, run, root)
         if said != columns:
             yield Problem(where, f"its body says {said} and its columns {columns}", FROM_BACKUP)
-        if has_gone and isinstance(event, AgentBase):
-            lane.gone = range(lane.in_seq + 1, event.inbox + 1)
-            lane.in_seq = event.inbox
-            lane.untaken.clear()
+        if isinstance(event, AgentBase) and name == "own":
+            lane.begin_at(event)
         if name in ("own", "in") and (what := _foreign(lane, position, event)):
             yield Problem(where, what, FROM_BACKUP)
         yield from self._follow(lane, name, seq, where, event)
@@ -206,7 +214,7 @@ class Lanes:
         """Take an item, for its run or for a frame; why that is invalid, empty if it is valid."""
         lane = self.runs.get(run_id)
         # A frame may have come here in an export without those above it.
-        if lane is None or seq in lane.gone:
+        if lane is None or lane.has_gone(seq):
             return ""
         if lane.untaken.pop(seq, None) is not None and not lane.has_ended:
             return ""

@@ -12,6 +12,8 @@ Rules
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from heapq import merge
+from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct
@@ -21,10 +23,9 @@ from hubbub.agents.folders.history import follow
 from hubbub.agents.folders.history_lines import Line
 from hubbub.agents.folders.stack_frame_meta import StackFrameMeta
 from hubbub.agents.folders.state_file import Record, StateText, begin, read_state, write_state
-from hubbub.agents.state.bases import base_behind_gap
 from hubbub.agents.state.thread import EMPTY, Thread
 from hubbub.hub.errors import BadValue
-from hubbub.hub.events import Event
+from hubbub.hub.events import AgentBase, Event
 from hubbub.hub.events.descriptors import encode_descriptor, read_descriptor
 from hubbub.hub.events.files import files_of
 from hubbub.hub.store.journal import RunInfo
@@ -85,8 +86,8 @@ def look(
     """
     record, lines = follow(begin(info), events)
     data = disk.read(f"{path}/history.jsonl")
-    if (base := base_behind_gap(events)) and data is not None:
-        lines = _with_gone(data, lines, base)
+    if data is not None and (gone := _gaps(events)):
+        lines = _with_gone(data, lines, gone)
         record = _with_idle(disk, path, record)
     history = compare(data, lines, HISTORY)
     size = len(history.instead) if history.instead is not None else len(data or b"")
@@ -122,12 +123,22 @@ def look(
     )  # fmt: skip
 
 
-def _with_gone(data: bytes, lines: Sequence[Line], base: int) -> tuple[Line, ...]:
+def _gaps(events: Sequence[Event]) -> list[range]:
+    """The numbers of records that have gone, each time before a base."""
+    own, found = 0, []
+    for event in events:
+        if event.lane == "own":
+            if event.seq > own + 1 and isinstance(event, AgentBase):
+                found.append(range(own + 1, event.seq))
+            own = event.seq
+    return found
+
+
+def _with_gone(data: bytes, lines: Sequence[Line], gone: Sequence[range]) -> tuple[Line, ...]:
     """The lines of a run and, of its turns that have gone before a base, those that stand there."""
-    began = [line for line in lines if line.seq < base]
-    first = began[-1].seq if began else 0
-    gone = [line for line in read_history(data).lines if first < line.seq < base]
-    return (*began, *gone, *lines[len(began) :])
+    there = read_history(data).lines
+    of_gone = [line for line in there if any(line.seq in each for each in gone)]
+    return tuple(merge(lines, of_gone, key=attrgetter("seq")))
 
 
 def _with_idle(disk: Disk, path: str, record: Record) -> Record:

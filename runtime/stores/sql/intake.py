@@ -20,19 +20,26 @@ __all__ = ["SqlIntake"]
 
 
 class _Lane:
-    """A run on its way in: its last checksum, its first position, those of its in lane, and after
-    how many items of this how many are missing, which have gone behind a base."""
+    """A run on its way in: its last checksum, its first position, those of its in lane, and from
+    which item of this on how many are missing, which have gone before a base."""
 
-    __slots__ = ("born", "chain", "items", "kept", "missing")
+    __slots__ = ("born", "chain", "items", "missing")
 
     def __init__(self) -> None:
-        self.born = self.kept = self.missing = 0
-        self.chain = 0
+        self.born = self.chain = 0
         self.items = array("q")
+        self.missing: list[tuple[int, int]] = [(0, 0)]
+
+    def count(self, inbox: int) -> None:
+        """There is a base, to which so many items had come."""
+        missing = self.missing[-1][1]
+        if inbox > (here := len(self.items) + missing):
+            self.missing.append((here + 1, missing + inbox - here))
 
     def place_of(self, seq: int) -> int:
         """Where an item of its in lane stands that has not gone."""
-        return self.items[seq - 1 if seq <= self.kept else seq - 1 - self.missing]
+        missing = next(missing for first, missing in reversed(self.missing) if seq >= first)
+        return self.items[seq - 1 - missing]
 
 
 class SqlIntake(ABC):
@@ -125,8 +132,8 @@ class SqlIntake(ABC):
         self._tip += 1
         lane.chain = checksum_after(lane.chain, event.type, body)
         lane.born = lane.born or self._tip
-        if isinstance(event, AgentBase) and not lane.missing:
-            lane.kept, lane.missing = len(lane.items), event.inbox - len(lane.items)
+        if isinstance(event, AgentBase):
+            lane.count(event.inbox)
         if event.lane == "in":
             lane.items.append(self._tip)
         self._db.execute(_INSERT_EVENT, (

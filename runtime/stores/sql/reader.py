@@ -125,7 +125,9 @@ class SqlReader:
         kept = None
         if version and (snapshot := self._snapshots.find(run_id, number, seq, version)):
             after, kept = snapshot
-        events, after = self._own_lane(run_id, number, after)
+        events, begun = self._own_lane(run_id, number, after)
+        if begun != after:  # Of one from before a base, behind which records have gone.
+            after, kept = begun, None
         return LoadedRun(
             info=info, events=events, after=after, kept=kept,
             waiting=items,  # type: ignore[arg-type]

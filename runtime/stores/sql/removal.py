@@ -1,9 +1,13 @@
 """Taking runs out of a database for good, by statements that all databases know."""
 
+from collections.abc import Sequence
 from typing import Final
 
+from hubbub.hub.events import AgentBase, InLane
 from hubbub.hub.events.codec import decode_event
+from hubbub.hub.events.identities import SCHEDULES, has_tick, identity_of
 from hubbub.hub.store.inbox_rules import number_of
+from hubbub.hub.store.journal import Cut
 from hubbub.hub.store.reader import IMPORTED
 from hubbub.runtime.stores.sql.connection import SqlConnection
 from hubbub.runtime.stores.sql.rows import REQUESTS
@@ -28,20 +32,32 @@ def forget_run(db: SqlConnection, run_id: str, number: int) -> None:
     db.execute(_FORGET, (number,))
 
 
-def cut_lanes(db: SqlConnection, number: int, seq: int) -> None:
-    """Take out what stands before a base of a run, if its record ``seq`` is one: events but for
-    how it began, and a snapshot of before.  Of keys is kept what their items said, as a number
-    below 0 in the place of a position."""
-    base = db.execute(_BASE, (number, seq)).fetchone()
+def cut_lanes(db: SqlConnection, number: int, cut: Cut) -> int:
+    """Take out what stands before a base of a run, if its record is one: events but for how it
+    began, and a snapshot of before.  Of keys is kept what their items said, as a number below 0 in
+    the place of a position.  Returns the position of the last event that goes; 0 for none."""
+    base = db.execute(_BASE, (number, cut.seq)).fetchone()
     start = db.execute(_START, (number,)).fetchone()
-    if base is None or start is None:
-        return
-    between = (number, *start, *base)
-    keys = db.execute(_KEYS_BETWEEN, between).fetchall()
-    settled = [(-number_of(decode_event(body)), number, *key) for *key, body in keys]
-    db.executemany(_SETTLE, settled)
+    if base is None or start is None or base[1] != AgentBase.type:
+        return 0
+    between = (number, max(start[0], cut.after), base[0])
+    _settle(db, number, db.execute(_ITEMS_BETWEEN, between).fetchall())
+    last = db.execute(_LAST_BETWEEN, between).fetchone()
     db.execute(_CUT, between)
-    db.execute("DELETE FROM snapshot WHERE run = ? AND seq < ?", (number, seq))
+    db.execute("DELETE FROM snapshot WHERE run = ? AND seq < ?", (number, cut.seq))
+    return 0 if last is None else int(last[0])
+
+
+def _settle(db: SqlConnection, number: int, rows: Sequence[tuple[int, str]]) -> None:
+    """Keep of the keys of items what these said."""
+    items = {position: decode_event(body) for position, body in rows}
+    known = {(*identity_of(x), at) for at, x in items.items() if isinstance(x, InLane)}
+    if any(map(has_tick, items.values())):
+        ticks = db.execute(_TICKS, (number, SCHEDULES, min(items), max(items))).fetchall()
+        known.update((SCHEDULES, tick, at) for tick, at in ticks if at in items)
+    settled = [(-number_of(items[at]), number, *key, at) for *key, at in known if key[1]]
+    if settled:
+        db.executemany(_SETTLE, settled)
 
 
 def drop_keys(db: SqlConnection, table: str, prefix: str) -> None:
@@ -74,18 +90,25 @@ DELETE FROM address WHERE number = ?1 AND number < (SELECT max(number) FROM addr
   AND NOT EXISTS (SELECT 1 FROM event WHERE root = ?1 AND lane = 'hub')
 """
 _BASE: Final = (
-    "SELECT position FROM event WHERE run = ? AND lane = 'own' AND seq = ? AND type = 'agent:base'"
+    "SELECT position, type FROM event WHERE run = ? AND lane = 'own' AND seq = ? "
+    "ORDER BY position DESC LIMIT 1"
 )
+"""Backwards: behind a base is less than before it."""
 _START: Final = (
     "SELECT position FROM event WHERE run = ? AND lane = 'own' AND seq = 1 "
     "ORDER BY position LIMIT 1"
 )
-_CUT: Final = "DELETE FROM event WHERE run = ? AND lane <> 'hub' AND position > ? AND position < ?"
-_KEYS_BETWEEN: Final = (
-    "SELECT source, key, body FROM accepted JOIN event USING (position) "
-    "WHERE accepted.run = ? AND accepted.position > ? AND accepted.position < ?"
+_BETWEEN: Final = "FROM event WHERE run = ? AND lane <> 'hub' AND position > ? AND position < ?"
+_CUT: Final = f"DELETE {_BETWEEN}"
+_LAST_BETWEEN: Final = f"SELECT position {_BETWEEN} ORDER BY position DESC LIMIT 1"
+_ITEMS_BETWEEN: Final = f"SELECT position, body {_BETWEEN} AND lane = 'in'"
+_TICKS: Final = (
+    "SELECT key, position FROM accepted WHERE run = ? AND source = ? "
+    "AND position >= ? AND position <= ?"
 )
-_SETTLE: Final = "UPDATE accepted SET position = ? WHERE run = ? AND source = ? AND key = ?"
+_SETTLE: Final = (
+    "UPDATE accepted SET position = ? WHERE run = ? AND source = ? AND key = ? AND position = ?"
+)
 IS_REQUEST: Final = f"key >= '{REQUESTS}' AND key < '{behind(REQUESTS)}'"
 """Which notes are those of requests."""
 

@@ -160,7 +160,7 @@ class SqliteWriter(LedgerWriter):
             forget_run(self._db, row.run_id, row.number)
             drop_requests_of(self._db, row.run_id)
         for row, cut in changes.cuts:
-            cut_lanes(self._db, row.number, cut.seq)
+            cut_lanes(self._db, row.number, cut)
 
     def prepare_removals(self, contents: Callable[[sqlite3.Connection], NamedContents]) -> None:
         """Have by what is found what goes; in a large store that takes a while, once."""
