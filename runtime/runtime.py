@@ -51,7 +51,7 @@ from hubbub.runtime.kernel.live import ConversationKeeper, LiveRuns, RunKeeper
 from hubbub.runtime.kernel.outcome import RunOutcome
 from hubbub.runtime.kernel.outcomes import Outcomes
 from hubbub.runtime.kernel.phase import Phase
-from hubbub.runtime.kernel.services import NoToolServers, Services, definition_of
+from hubbub.runtime.kernel.services import KeptTurns, NoToolServers, Services, definition_of
 from hubbub.runtime.kernel.timers import Timers
 from hubbub.runtime.mcp.servers import McpServers, McpStatus
 from hubbub.runtime.removal.chosen import kept_turns, retention_passes
@@ -185,7 +185,7 @@ class Runtime(RunAccess):
         services = self.services = Services(
             hub, self.definitions, catalog, self.env, budgets, accounts, Timers(hub.ports.clock),
             Phase(hub.tasks.home), self._servers or NoToolServers(self.definitions),
-            prices=price_list, max_crashes=max_crashes, keep_turns=kept_turns(retention),
+            prices=price_list, max_crashes=max_crashes, turns=KeptTurns(kept_turns(retention)),
         )  # fmt: skip
         families = Families(hub, budgets, accounts, live)
         self.outcomes = Outcomes(hub, self.definitions, services.phase, live, families, accounts)

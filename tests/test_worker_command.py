@@ -123,6 +123,7 @@ def test_a_second_signal_leaves_at_once(here: Path) -> None:
         (["my_agents", "--retention-ended", "soon"], "--retention-ended soon: expected how long"),
         (["my_agents", "--retention-silent", "0s"], "--retention-silent 0s: expected how long"),
         (["my_agents", "--retention-keep-last", "0"], "--retention-keep-last 0: expected a number"),
+        (["my_agents", "--retention-keep-turns", "0"], "--retention-keep-turns 0: expected a"),
         (["my_agents", "--retention-max-bytes", "0"], "--retention-max-bytes 0: expected how much"),
         (["my_desk:desk", "--retention-ended", "1d"], "settings of its own; leave --retention-"),
         (["my_nowhere"], "there is no module"),

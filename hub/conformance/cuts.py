@@ -5,12 +5,15 @@ Part of ``hub/conformance/journal.py``.
 
 from typing import Final
 
+from hubbub.hub.conformance.members import MakeSharedStore, SharingCheck, members_of
 from hubbub.hub.conformance.steps import (
     A_RUN,
     B_RUN,
+    EVERYTHING,
     Check,
     MakeJournal,
     commit_of,
+    deliver,
     info_of,
     open_journal,
     open_run,
@@ -19,10 +22,11 @@ from hubbub.hub.conformance.steps import (
     write,
 )
 from hubbub.hub.events import AgentBase, AgentPark, AgentStart, AgentStatus
-from hubbub.hub.store.journal import Commit, Cut, Selection
+from hubbub.hub.message import Message, session_message
+from hubbub.hub.store.journal import Commit, Cut, Delivery, Selection
 from hubbub.hub.store.store import RemovesTrees, Store, cuts_lanes, removals_of
 
-__all__ = ["CUT_CHECKS"]
+__all__ = ["CUT_CHECKS", "SHARED_CUT_CHECKS"]
 
 
 async def _grown(journal: Store) -> RemovesTrees | None:
@@ -35,13 +39,19 @@ async def _grown(journal: Store) -> RemovesTrees | None:
     await open_run(journal, A_RUN)
     await open_run(journal, B_RUN)
     await write(journal, A_RUN, 0, AgentStart(), AgentStatus(status="1"), taken=(1,))
-    await send(journal, A_RUN, "hello", source="chat", key="1")
+    await _say(journal, "hello", "1")
     await write(journal, B_RUN, 0, AgentStart(), AgentStatus(status="b"), taken=(1,))
     await write(journal, A_RUN, 2, AgentStatus(status="2"), AgentStatus(status="3"), taken=(2,))
     await write(journal, A_RUN, 4, AgentBase(turn=2, inbox=7), AgentPark())
-    await send(journal, A_RUN, "later", source="chat", key="2")
+    await _say(journal, "later", "2")
     await write(journal, A_RUN, 6, AgentStatus(status="4"), taken=(3,))
     return store
+
+
+async def _say(journal: Store, content: str, key: str) -> Delivery:
+    """Deliver a message with a key, which it says itself: so it is known when it goes."""
+    said = session_message(Message(content, key=key), source="chat")
+    return await deliver(journal, Delivery(said, A_RUN, source="chat", key=key))
 
 
 async def _cut(
@@ -119,16 +129,16 @@ async def check_a_key_is_known_when_its_item_has_gone(make_journal: MakeJournal)
             return
         await _cut(journal)
         for key, said in (("1", "hello"), ("2", "later")):
-            again = await send(journal, A_RUN, said, source="chat", key=key)
+            again = await _say(journal, said, key)
             assert again.outcome == "duplicate"
-            other = await send(journal, A_RUN, "other", source="chat", key=key)
+            other = await _say(journal, "other", key)
             assert (other.outcome, other.reason) == ("rejected", "key reused")
         known = await journal.inspect(lambda store: [*store.accepted(A_RUN)])
         assert [(x.key, x.seq, x.number > 0) for x in known] == [("1", 0, True), ("2", 3, False)]
-        free = await send(journal, A_RUN, "hello", source="chat", key="3")
+        free = await _say(journal, "hello", "3")
         assert free.event.seq == 4
         await write(journal, A_RUN, 7, AgentStatus(), taken=(4,), status="ended")
-        again = await send(journal, A_RUN, "hello", source="chat", key="1")
+        again = await _say(journal, "hello", "1")
         assert again.outcome == "duplicate"
 
 
@@ -147,14 +157,18 @@ async def check_a_long_one_goes_step_by_step(make_journal: MakeJournal) -> None:
             for place in range(base - 1, start, -1):
                 if seq == 5 and place == start + 1:
                     break  # That one is not done.
-                assert await _cut(journal, seq, inbox, after=places[place] - 1) == ""
+                after, until = places[place] - 1, places[place]
+                cut = Cut(
+                    run_id=A_RUN, seq=seq, inbox=inbox, after=after, until=until, place=places[base]
+                )
+                assert (await commit_of(journal, Commit(cut=cut))).error == ""
                 left = await read_all(journal, Selection(run_id=A_RUN))
                 gone = [x for x in whole[place:base] if x in left]
                 assert gone == [] and left[-1] == whole[-1]
                 assert left[: start + 1] == whole[: start + 1]
                 loaded = await journal.load(A_RUN)
                 assert loaded is not None and (loaded.after, loaded.seq) == (seq - 1, 9)
-                again = await send(journal, A_RUN, "hello", source="chat", key="1")
+                again = await _say(journal, "hello", "1")
                 assert again.outcome == "duplicate"
         assert [(x.lane, x.seq) for x in left] == [("in", 1), ("own", 1), ("own", 8), ("own", 9)]
         known = await journal.inspect(lambda store: [*store.accepted(A_RUN)])
@@ -186,9 +200,9 @@ async def check_all_stays_that_came_before_a_run_began(make_journal: MakeJournal
             return
         await store.prepare_removals()
         await open_run(journal, A_RUN)
-        await send(journal, A_RUN, "early", source="chat", key="1")
+        await _say(journal, "early", "1")
         await write(journal, A_RUN, 0, AgentStart(), taken=(1, 2))
-        await send(journal, A_RUN, "late", source="chat", key="2")
+        await _say(journal, "late", "2")
         await write(journal, A_RUN, 1, AgentStatus(status="1"), taken=(3,))
         await write(journal, A_RUN, 2, AgentBase(turn=1))
         assert await _cut(journal, seq=3, inbox=3) == ""
@@ -196,13 +210,48 @@ async def check_all_stays_that_came_before_a_run_began(make_journal: MakeJournal
         places = [(x.lane, x.seq) for x in left]
         assert places == [("in", 1), ("in", 2), ("own", 1), ("own", 3)]
         for key, said in (("1", "early"), ("2", "late")):
-            again = await send(journal, A_RUN, said, source="chat", key=key)
+            again = await _say(journal, said, key)
             assert again.outcome == "duplicate"
         known = await journal.inspect(lambda store: [*store.accepted(A_RUN)])
         assert [(x.key, x.seq, x.number > 0) for x in known] == [("1", 2, False), ("2", 0, True)]
         loaded = await journal.load(A_RUN)
         assert loaded is not None and (loaded.after, loaded.seq) == (2, 3)
 
+
+async def check_whoever_cuts_a_run_everybody_hears_of_it_and_its_owner_goes_on(
+    make_store: MakeSharedStore,
+) -> None:
+    """Each commit that cuts is told once, with where the last event was that went."""
+    async with members_of(make_store()) as (one, other):
+        if await _grown(one.journal) is None:
+            return
+        await other.journal.flush()
+        places = [await one.journal.position(A_RUN, "own", seq) or 0 for seq in (2, 3, 4)]
+        assert await _cut(other.journal, after=places[1]) == ""
+        assert await _cut(other.journal) == ""
+        assert await _cut(other.journal) == ""  # It has gone before: there is nothing to tell.
+        for member in (one, other):
+            await member.journal.read(EVERYTHING)
+            assert [
+                (x.root_run_id, x.last, tuple(x.run_ids or ()), x.is_cut) for x in member.removals
+            ] == [(A_RUN, places[2], (A_RUN,), True), (A_RUN, places[1], (A_RUN,), True)]
+        assert (await write(one.journal, A_RUN, 7, AgentStatus(status="5"))).error == ""
+        for member in (one, other):
+            assert (await _say(member.journal, "hello", "1")).outcome == "duplicate"
+            assert (await _say(member.journal, "else", "1")).reason == "key reused"
+            loaded = await member.journal.load(A_RUN)
+            assert loaded is not None and (loaded.after, loaded.seq) == (4, 8)
+        assert (await write(one.journal, A_RUN, 8, AgentBase(turn=3))).error == ""
+        assert await _cut(other.journal, seq=9, inbox=3) == ""
+        await other.journal.flush()
+        left = await read_all(other.journal, Selection(run_id=A_RUN))
+        assert [(x.lane, x.seq) for x in left] == [("in", 1), ("own", 1), ("own", 9)]
+
+
+SHARED_CUT_CHECKS: Final[tuple[SharingCheck, ...]] = (
+    check_whoever_cuts_a_run_everybody_hears_of_it_and_its_owner_goes_on,
+)
+"""Of a store that several processes are at work on."""
 
 CUT_CHECKS: Final[tuple[Check, ...]] = (
     check_what_stands_before_a_base_goes,

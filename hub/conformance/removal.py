@@ -9,6 +9,7 @@ from typing import Any, Final
 import anyio
 from msgspec import structs
 
+from hubbub.hub.conformance.cuts import SHARED_CUT_CHECKS
 from hubbub.hub.conformance.members import MakeSharedStore, Member, SharingCheck, members_of
 from hubbub.hub.conformance.steps import (
     A_RUN,
@@ -314,5 +315,6 @@ SHARED_REMOVAL_CHECKS: Final[tuple[SharingCheck, ...]] = (
     check_a_process_that_is_behind_keeps_its_place,
     check_it_is_known_what_everybody_has_heard,
     check_a_row_that_another_process_had_go_is_forgotten,
+    *SHARED_CUT_CHECKS,
 )
 """Of a store that several processes are at work on."""

@@ -8,7 +8,7 @@ import anyio
 from msgspec import structs
 
 from hubbub.hub.events import Event, SessionOpen
-from hubbub.hub.message import Message, session_message
+from hubbub.hub.message import session_message
 from hubbub.hub.store.journal import Commit, Delivery, Journal, NewRun, RunInfo, Selection
 from hubbub.hub.store.store import Store
 
@@ -75,8 +75,7 @@ async def deliver(journal: Journal, delivery: Delivery) -> Delivery:
 
 async def send(journal: Journal, to: str, content: str, **options: Any) -> Delivery:
     """Deliver a message; ``options`` are those of ``Delivery``."""
-    said = Message(content, key=options.get("key", ""))
-    message = session_message(said, source=options.get("source", ""))
+    message = session_message(content, source=options.get("source", ""))
     return await deliver(journal, Delivery(message, to, **options))
 
 

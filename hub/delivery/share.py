@@ -123,6 +123,8 @@ class HubShare:
             dispatcher.removed(None, None, dispatcher.journal.tip)
         for tree in trees or ():
             dispatcher.removed(tree.root_run_id, tree.run_ids, tree.last)
+            if tree.is_cut:
+                continue
             for run_id in tree.run_ids or ():
                 self._run_ended(run_id)
             dispatcher.ports.blobs.drop(tree.root_run_id)

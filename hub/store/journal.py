@@ -185,12 +185,16 @@ class Cut(Struct, frozen=True, kw_only=True):
 
     A long one goes step by step, from its base backwards: each time what stands behind position
     ``after``.  So what is left is at any moment a beginning, a base, and all that came since.
+    ``until`` is where the last event stands that goes, and ``place`` where the base does, if that
+    is known: nothing is left between the two, and a store need not look there.
     """
 
     run_id: str
     seq: int
     inbox: int
     after: int = 0
+    until: int = 0
+    place: int = 0
 
 
 class HubNotes(Struct, eq=False, kw_only=True):

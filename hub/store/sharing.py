@@ -32,13 +32,15 @@ __all__ = ["RemovedTree", "Sharer", "Sharing", "hear", "sharing_of"]
 
 
 class RemovedTree(Struct, frozen=True):
-    """A tree that has gone for good (``Commit.gone``)."""
+    """A tree that has gone for good (``Commit.gone``), or old turns in it (``Commit.cut``)."""
 
     root_run_id: str
     last: int
     """The position of its last event."""
     run_ids: Collection[str] | None = None
     """``None``: they are too many to be named, any run may be one of them."""
+    is_cut: bool = False
+    """Whether it is there, but for old turns of these runs, up to that position."""
 
 
 class Sharer(Protocol):

@@ -23,7 +23,7 @@ from hubbub.hub.store.reader import StoreReader
 
 __all__ = [
     "RETENTION", "DroppedContents", "DropsContents", "KeepsSnapshots", "Removed", "RemovesTrees",
-    "Store", "cuts_lanes", "drops_of", "read_removed", "removals_of", "snapshots_of",
+    "Store", "cuts_lanes", "drops_of", "read_removed", "removals_of", "snapshots_of", "takes_bases",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -179,6 +179,13 @@ def _bypasses_load(kind: type) -> bool:
 def cuts_lanes(store: object) -> bool:
     """Whether old turns of runs that live go from a store (``Commit.cut``)."""
     return getattr(store, "cuts_lanes", False) is True
+
+
+async def takes_bases(store: object) -> bool:
+    """Whether runs may write bases into a store from which old turns go: not while a process is at
+    work on it that does not know what they are, which the store's own ``takes_bases`` says."""
+    ask = getattr(store, "takes_bases", None)
+    return ask is None or bool(await ask())
 
 
 def removals_of(store: object) -> RemovesTrees | None:

@@ -25,7 +25,7 @@ from hubbub.runtime.kernel.timers import Timers
 from hubbub.runtime.spending.accounts import TreeAccounts
 from hubbub.runtime.spending.prices import PriceList
 
-__all__ = ["NoToolServers", "Services", "ToolServers", "definition_of"]
+__all__ = ["KeptTurns", "NoToolServers", "Services", "ToolServers", "definition_of"]
 
 
 class ToolServers(Protocol):
@@ -53,6 +53,16 @@ class NoToolServers:
         return
 
 
+class KeptTurns:
+    """How many turns of a run at work are kept at least; 0 for all, and as long as the store takes
+    no bases."""
+
+    __slots__ = ("kept",)
+
+    def __init__(self, kept: int = 0) -> None:
+        self.kept = kept
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """The hub, the definitions, and what is kept beside them."""
@@ -73,8 +83,7 @@ class Services:
     returns: Returns = field(default_factory=Returns)
     max_crashes: int = MAX_CRASHES
     """Deaths of its process in a row after which a run fails."""
-    keep_turns: int = 0
-    """How many turns of a run at work are kept at least; 0 for all."""
+    turns: KeptTurns = field(default_factory=KeptTurns)
 
 
 def definition_of(

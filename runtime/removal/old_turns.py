@@ -33,6 +33,7 @@ from hubbub.hub.store.store import Removed
 from hubbub.runtime.removal.imported import StoreLook
 from hubbub.runtime.removal.measured import MeasuredEvents
 from hubbub.runtime.removal.takeovers import were_over
+from hubbub.runtime.removal.turn import PassTurn
 
 __all__ = ["OldTurns"]
 
@@ -48,11 +49,10 @@ MAX_STEP: Final = 4
 
 
 class _Due(Struct, frozen=True):
-    """A run of which something may go, and the base before which that stands, with its position."""
+    """A run of which something may go, and the base before which that stands."""
 
     root_run_id: str
     cut: Cut
-    position: int
 
 
 class _Step(Struct, frozen=True):
@@ -74,14 +74,20 @@ class OldTurns:
         look: StoreLook,
         commit: Callable[[Commit], Awaitable[None]],
         note_of: Callable[[int], Mapping[str, str]],
+        turn: PassTurn,
     ) -> None:
         self._keep_turns = keep_turns
+        self._turn = turn
         self._note_of = note_of
         self._dispatcher = hub.dispatcher
         self._look = look
         self._commit = commit
         self._after = 0
         """The position up to which bases were looked at."""
+
+    def look_at_all(self) -> None:
+        """Look at all bases anew: another process may have left some undone."""
+        self._after = 0
 
     async def make_pass(self, measured: MeasuredEvents, removed: Removed) -> None:
         """Have old turns go, and say so."""
@@ -90,14 +96,19 @@ class OldTurns:
             bases = await self._look(partial(_bases_after, after=self._after))
             is_over = len(bases) < PAGE
             for position, run_id in bases:
+                if not await self._turn.take():
+                    return
                 due = await self._look(partial(_due, run_id=run_id, keep=self._keep_turns))
                 if due is not None:
+                    # Nothing goes of which somebody has yet to hear: the next pass finds it again.
+                    if due.cut.place > await self._turn.heard_by_all():
+                        return
                     removed.cuts += await self._cut(due, measured)
                 self._after = position
 
     async def _cut(self, due: _Due, measured: MeasuredEvents) -> bool:
         """Have go what may go of a run, step by step; whether anything has."""
-        run_id, before, has_gone = due.cut.run_id, due.position, False
+        run_id, before, has_gone = due.cut.run_id, due.cut.place, False
         while True:
             looking = partial(_step, run_id=run_id, before=before, counted=measured.counted)
             step = await self._look(looking)
@@ -107,14 +118,19 @@ class OldTurns:
             before, has_gone = step.after + 1, True
 
     async def _let_go(self, due: _Due, step: _Step) -> bool:
-        # Before it goes: who is behind reads a page at a time, and may be at it.
-        is_done = self._dispatcher.removing(due.root_run_id, (due.cut.run_id,), step.last)
-        cut = replace(due.cut, after=step.after)
+        is_done = None
+        if not self._turn.is_shared:  # Else the store tells everybody.
+            # Before it goes: who is behind reads a page at a time, and may be at it.
+            run_ids = (due.cut.run_id,)
+            is_done = self._dispatcher.removing(due.root_run_id, run_ids, step.last)
+        cut = replace(due.cut, after=step.after, until=step.last)
         commit = Commit(cut=cut, notes=self._note_of(step.last), about=due.cut.run_id)
+        commit.notes_expect = self._turn.expected
         try:
             await self._commit(commit)
         finally:
-            is_done()
+            if is_done is not None:
+                is_done()
         return not commit.error
 
 
@@ -143,7 +159,8 @@ def _due(store: StoreReader, run_id: str, keep: int) -> _Due | None:
     except HubbubError:  # Whoever drives it tells.
         return None
     position, base = old[-1]
-    return _Due(row.root_run_id, Cut(run_id=run_id, seq=base.seq, inbox=base.inbox), position)
+    cut = Cut(run_id=run_id, seq=base.seq, inbox=base.inbox, place=position)
+    return _Due(row.root_run_id, cut)
 
 
 def _step(store: StoreReader, run_id: str, before: int, counted: int) -> _Step | None:

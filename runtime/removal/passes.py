@@ -32,7 +32,7 @@ from hubbub.hub.logs import log
 from hubbub.hub.store.cursor import REMOVED
 from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.reader import StoreReader
-from hubbub.hub.store.store import RETENTION, Removed, RemovesTrees, drops_of
+from hubbub.hub.store.store import RETENTION, Removed, RemovesTrees, drops_of, takes_bases
 from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.removal.imported import ImportedTrees
 from hubbub.runtime.removal.measured import MeasuredEvents
@@ -107,8 +107,13 @@ class RetentionPasses:
         self._imported = ImportedTrees()
         self._old_turns: OldTurns | None = None
         if retention.keep_turns is not None:
-            turns, hub = retention.keep_turns, self._hub
-            self._old_turns = OldTurns(turns, hub, self._look, self._commit, self._note_of)
+            self._old_turns = OldTurns(
+                retention.keep_turns, self._hub, self._look, self._commit, self._note_of,
+                self._turn,
+            )  # fmt: skip
+        self._turns = services.turns
+        if self._turn.is_shared:  # Others may be at work that know no bases.
+            self._turns.kept = 0
         self._task: TaskHandle[Any, None] | None = None
         self._told: dict[str, None] = {}
         self._highest = 0
@@ -133,12 +138,19 @@ class RetentionPasses:
         while not (self._journal.failure or self._hub.is_closed):
             before = self._numbers()
             try:
+                await self._have_bases_taken()
                 if await self.make_pass():
                     self.removed.passed = self._clock.now()
             except HubbubError as error:  # What the next one may find mended.
                 log.warning("retention.failed", problem=str(error))
             await self._tell(has_changed=self._numbers() != before)
             await self._clock.sleep(every)
+
+    async def _have_bases_taken(self) -> None:
+        """Have runs write bases, from when the store takes them."""
+        turns, wanted = self._turns, self._retention.keep_turns or 0
+        if turns.kept != wanted and await takes_bases(self._store):
+            turns.kept = wanted
 
     def _numbers(self) -> Mapping[str, int]:
         return {name: getattr(self.removed, name) for name in _NUMBERS}
@@ -169,7 +181,7 @@ class RetentionPasses:
             return True
         while self._contents is not None and await self._contents.look_at_contents():
             await anyio.lowlevel.checkpoint()
-        if self._old_turns is not None:
+        if self._old_turns is not None and self._turns.kept:
             await self._old_turns.make_pass(self._measured, self.removed)
         if self._retention.removes:
             await self._let_go()
@@ -184,6 +196,8 @@ class RetentionPasses:
             self._turn.is_new = False
             self._measured = MeasuredEvents(keeps_all=self._store.keeps_all)
             self._imported = ImportedTrees()
+            if self._old_turns is not None:
+                self._old_turns.look_at_all()
         return True
 
     # ── the silent ───────────────────────────────────────────────────────────────────────────

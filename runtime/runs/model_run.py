@@ -232,7 +232,7 @@ class ModelRun(Resting):
                         self._signal(Concluded(), waiting)
                     case Park():
                         self._tasks.ensure(())
-                        self._signal(self._rest() if self._services.keep_turns else PARKED, waiting)
+                        self._signal(self._rest() if self._services.turns.kept else PARKED, waiting)
                     case Leave():
                         self._leave()
                         return

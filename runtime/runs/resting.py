@@ -79,7 +79,7 @@ class Resting:
     def _rest(self) -> Parked:
         """The signal that nothing is due, where not all turns are to be kept."""
         worked = 0 if self._meter is None else self._meter.worked
-        return Parked(self._services.keep_turns, worked)
+        return Parked(self._services.turns.kept, worked)
 
     @property
     def _only_waits(self) -> bool:

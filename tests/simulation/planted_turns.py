@@ -89,7 +89,7 @@ def hole_of_turns_untold() -> Iterator[None]:
 
     async def let_go(self: OldTurns, due: Any, step: Any) -> bool:
         notes, run_id = self._note_of(step.last), due.cut.run_id
-        cut = structs.replace(due.cut, after=step.after)
+        cut = structs.replace(due.cut, after=step.after, until=step.last)
         commit = Commit(cut=cut, notes=notes, about=run_id)
         await self._commit(commit)
         return not commit.error

@@ -33,6 +33,9 @@ FILES: Final = (
     "runtime/activities/test_parts_in_code", "runtime/activities/test_plain_tools",
     "runtime/activities/test_questions", "runtime/finding/test_finding",
     "runtime/kernel/test_identities", "runtime/remembered/test_recent_threads",
+    "runtime/removal/test_cut_steps", "runtime/removal/test_old_turns",
+    "runtime/removal/test_old_turns_of_kinds", "runtime/removal/test_old_turns_of_parents",
+    "runtime/removal/test_old_turns_of_takeovers", "runtime/removal/test_waiting_at_bases",
     "runtime/removal/test_passes", "runtime/removal/test_races", "runtime/removal/test_whole_trees",
     "runtime/mcp/test_mcp_restarts", "runtime/runs/test_asked_turns",
     "runtime/runs/test_compaction", "runtime/runs/test_concurrent_code",
@@ -69,10 +72,13 @@ SENT: Final = (
     "the run may be another process's by now: its inbox takes the reply, which counts there"
 )
 LONG: Final = "what is attacked is no store; on a server it takes a minute"
+IN_FOLDER: Final = "it copies the folder of a store; test_old_turns has the same on a server"
+REFUSED: Final = "it is refused before any store is opened"
 IN_MEMORY: Final = "its store is in memory"
 
 ELSEWHERE: Final = {
     "test_a_backup_has_what_waits": COPIED,
+    "test_a_child_alone_comes_back_below_a_parent_that_was_cut": BESIDE,
     "test_a_child_that_its_parent_does_not_know_is_damage": IN_FILE,
     "test_a_child_waits_for_its_broken_parent_and_tells_it_when_that_is_back": BESIDE,
     "test_a_child_whose_parent_is_nowhere_goes_on_alone": BESIDE,
@@ -88,6 +94,8 @@ ELSEWHERE: Final = {
     "test_a_descriptor_is_written_once": BESIDE,
     "test_a_folder_from_elsewhere_is_adopted_and_its_user_goes_on": BESIDE,
     "test_a_folder_that_a_kill_left_behind_the_database_is_made_up_for": BESIDE,
+    "test_a_folder_that_is_written_again_has_what_is_left": BESIDE,
+    "test_a_folder_that_is_written_again_tells_what_is_left": BESIDE,
     "test_a_folder_whose_key_is_taken_waits_until_that_run_is_over": BESIDE,
     "test_a_frame_that_only_waits_leaves_memory_with_its_mail": IN_MEMORY,
     "test_a_headless_frames_text_is_its_result_whatever_came_meanwhile": IN_MEMORY,
@@ -105,15 +113,24 @@ ELSEWHERE: Final = {
     "test_an_hour_is_an_hour_whoever_was_there": IN_FILE,
     "test_an_item_is_refused_or_its_store_stays_in_order": LONG,
     "test_an_opening_that_names_no_agent_is_the_default_agent_s": BESIDE,
+    "test_contents_of_turns_that_have_gone_stay_with_their_run_also_when_a_store_is_pruned": BESIDE,
     "test_contents_stand_beside_the_journal": BLOBS,
     "test_context_is_rebuilt_after_the_latest_reset": BESIDE,
+    "test_damage_to_what_is_still_told_is_found_and_mended_and_what_has_gone_stays": BESIDE,
     "test_first_messages_that_come_at_once_make_one_agent": BESIDE,
+    "test_folders_bring_the_children_back_below_their_parent": BESIDE,
+    "test_folders_keep_what_goes_step_by_step": BESIDE,
+    "test_folders_keep_what_has_gone_and_bring_it_back": BESIDE,
+    "test_it_comes_to_the_same_with_and_without_its_old_turns": BESIDE,
     "test_it_is_the_same_over_the_disk": SEVERAL,
     "test_it_outlives_a_restart_and_stands_in_what_people_read": BESIDE,
+    "test_its_folder_is_sound_after_each_commit_by_which_turns_go": BESIDE,
+    "test_its_folder_keeps_all_that_was_told": BESIDE,
+    "test_killed_before_any_step_of_a_cut_the_next_life_goes_on": IN_FOLDER,
     "test_no_second_agent_of_a_descriptor_comes_in_from_outside": BESIDE,
-    "test_one_whose_agent_is_gone_is_ended_all_the_same": CLAIMED,
     "test_of_two_folders_with_one_key_the_one_heard_from_last_is_adopted": BESIDE,
     "test_one_damaged_folder_is_reported_the_others_load_and_a_repair_brings_it_back": BESIDE,
+    "test_one_whose_agent_is_gone_is_ended_all_the_same": CLAIMED,
     "test_schedules_find_their_agents_again_without_the_database": BESIDE,
     "test_steps_of_one_name_belong_to_one_task_at_a_time": IN_MEMORY,
     "test_stored_keys_and_descriptors_keep_their_meaning": IN_FILE,
@@ -125,7 +142,9 @@ ELSEWHERE: Final = {
     "test_two_steps_of_one_name_at_once_are_refused_where_a_crash_could_swap_them": IN_MEMORY,
     "test_what_cannot_be_read_leaves_the_run_as_it_is": IN_FILE,
     "test_what_has_gone_and_when_is_told_in_the_process_and_to_who_reads_the_store": CONTENTS,
+    "test_what_is_done_at_rest_refuses_it": REFUSED,
     "test_what_is_kept_of_a_conversation_does_not_grow_with_it": BESIDE,
+    "test_what_is_missing_at_the_end_is_added": BESIDE,
     "test_what_is_wrong_with_lent_and_moved_items_is_found": IN_FILE,
     "test_what_stands_for_nobody_has_no_descriptor_and_no_folder": BESIDE,
     "test_without_the_database_a_child_at_work_goes_on_and_tells_its_parent": BESIDE,

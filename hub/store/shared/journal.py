@@ -297,6 +297,7 @@ class SharedMemoryJournal(SharedMemoryReads):
         told.set()
 
     keeps_all = True
+    cuts_lanes = True
 
     async def prepare_removals(self) -> None:
         """Nothing to prepare."""

@@ -27,9 +27,10 @@ from hubbub.hub.errors import BadValue
 from hubbub.hub.events import SessionOpen
 from hubbub.hub.ports import Clock, IdSource
 from hubbub.hub.store.declared import NOTHING_DECLARED, Declared, OtherDefinition
-from hubbub.hub.store.journal import Commit
+from hubbub.hub.store.journal import Commit, Cut
 from hubbub.hub.store.left_notes import of_agents, spent, tidied
 from hubbub.hub.store.memory import MemoryJournal
+from hubbub.hub.store.memory_reader import MemoryReader
 from hubbub.hub.store.placement import ANYTHING, ENDING, Offer, WorkerLoad, placed, surplus
 from hubbub.hub.store.shared.leases import Holding, Lease, Tree, Written
 from hubbub.hub.store.sharing import RemovedTree
@@ -337,8 +338,11 @@ class SharedMemory:
         return Written(before, opened, over)
 
     def _going(self, commit: Commit) -> list[RemovedTree]:
-        """The trees that a commit has go, as far as they are there."""
+        """The trees that a commit has go, as far as they are there, or of which it has old turns
+        go."""
         reader = self.kept.reader()
+        if commit.cut is not None:
+            return _cut_of(commit.cut, reader)
         runs = [row for run_id in commit.gone if (row := reader.row(run_id)) is not None]
         trees: dict[str, list[str]] = {}
         for row in runs:
@@ -375,6 +379,17 @@ class SharedMemory:
     def _hint_all(self, *, is_free: bool) -> None:
         for process in tuple(self._processes):
             process.hint(is_free=is_free)
+
+
+def _cut_of(cut: Cut, reader: MemoryReader) -> list[RemovedTree]:
+    row = reader.row(cut.run_id)
+    base = next((x.position for x in reader.bases(cut.run_id) if x.seq == cut.seq), 0)
+    lanes = reader.event_rows((cut.run_id,), until=base - 1, backwards=True)
+    last = next((x for x in lanes if x.lane != "hub"), None)
+    if row is None or last is None or (last.lane, last.seq) == ("own", 1):
+        return []
+    gone = RemovedTree(row.root_run_id, last.position, (row.run_id,), is_cut=True)
+    return [gone] if last.position > cut.after else []
 
 
 def _holding(lease: Lease, surplus: Mapping[str, int]) -> Holding:

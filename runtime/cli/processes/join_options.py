@@ -28,6 +28,8 @@ class JoinOptions:
         Keep that many of those that ended last, however old and large they are.
     retention_max_bytes
         What all events may take (500MB, 10GB): beyond it the oldest go that have ended.
+    retention_keep_turns
+        Keep that many turns of runs that live, at least: older ones go.
     """
 
     name: str = ""
@@ -36,6 +38,7 @@ class JoinOptions:
     retention_silent: str | None = None
     retention_keep_last: int | None = None
     retention_max_bytes: str | None = None
+    retention_keep_turns: int | None = None
 
     def settings(
         self,
@@ -52,7 +55,7 @@ class JoinOptions:
         retention = typed_retention(
             ended=self.retention_ended, silent=self.retention_silent,
             keep_last=self.retention_keep_last, max_bytes=self.retention_max_bytes,
-            prefix="--retention-",
+            keep_turns=self.retention_keep_turns, prefix="--retention-",
         )  # fmt: skip
         return ProcessSettings(
             store=store, role=role, name=self.name, capacity=capacity, grace=grace,

@@ -205,12 +205,12 @@ class DyingJournal:
         return self if removals_of(self.inner) is not None else None
 
     @property
-    def cuts_lanes(self) -> bool:
-        return cuts_lanes(self.inner)
-
-    @property
     def drops(self) -> DropsContents | None:
         return drops_of(self.inner)
+
+    @property
+    def cuts_lanes(self) -> bool:
+        return cuts_lanes(self.inner)
 
     @property
     def keeps_all(self) -> bool:

@@ -7,6 +7,7 @@ import psycopg
 
 from hubbub.hub.errors import OperatorError
 from hubbub.runtime.stores.postgres.lease import take_alone
+from hubbub.runtime.stores.postgres.migrations import let_bases_in
 from hubbub.runtime.stores.postgres.schema import check_server, drop_schema, make_schema
 from hubbub.runtime.stores.postgres.server.address import PostgresAddress
 from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
@@ -31,6 +32,8 @@ class PostgresIntake(SqlIntake):
 
     def _commit(self) -> None:
         derive_rows(self._db, self._tip)
+        if self._has_bases:
+            let_bases_in(self._db)
         self._db.execute("COMMIT")
 
     def _failure_of(self, error: BaseException) -> OperatorError | None:

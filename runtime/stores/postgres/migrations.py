@@ -34,12 +34,28 @@ from hubbub.runtime.stores.sql.removal import IS_REQUEST
 from hubbub.runtime.stores.sql.whole_copy import unfinished_copy
 
 __all__ = [
-    "FIRST", "SNAPSHOT", "UNFINISHED", "Upgrade", "build_index", "check_format", "format_of",
-    "formats", "index_for_removals", "making", "new_records", "newest", "upgrade",
+    "BASES",
+    "FIRST",
+    "SNAPSHOT",
+    "UNFINISHED",
+    "Upgrade",
+    "build_index",
+    "check_format",
+    "format_of",
+    "formats",
+    "index_for_removals", "let_bases_in",
+    "making",
+    "new_records",
+    "newest",
+    "upgrade",
 ]  # fmt: skip
 
 FIRST: Final = 1
 """The oldest format there is."""
+
+BASES: Final = 5
+"""The oldest format of a program that knows bases of runs, and that old turns go: such a program
+has the tables exclude all older ones before a base is written (``take_bases``)."""
 
 UNFINISHED: Final = "unfinished"
 """What stands in the place of a format where a migration has begun to copy a store into tables."""
@@ -74,6 +90,7 @@ STEPS: tuple[Upgrade, ...] = (
     Upgrade(to=2, beside=1, changes=("ALTER TABLE worker ADD COLUMN told bigint",)),
     Upgrade(to=3, beside=1, changes=(SNAPSHOT,)),
     Upgrade(to=4, beside=1),
+    Upgrade(to=BASES, beside=1),
 )
 """In order, one for each format but the first.  Programs of format 4 know that trees go beside
 them: none do while an older one is at work."""
@@ -198,12 +215,7 @@ def _take(db: PostgresConnection, step: Upgrade) -> None:
     try:
         for name, on in step.indexes.items():
             build_index(db, name, on)
-        execute("BEGIN")
-        # Each group of commits begins with the head and its worker's row: none is in the middle of
-        # it now, and none waits for a table while it has one that is changed here.
-        execute("LOCK TABLE head IN EXCLUSIVE MODE")
-        execute("LOCK TABLE worker IN EXCLUSIVE MODE")
-        execute("SELECT value FROM meta FOR UPDATE")
+        _lock_tables(db)
         _check_left_behind(db, step.to, step.beside)
         for change in step.changes:
             execute(change)
@@ -260,6 +272,7 @@ def index_for_removals(address: PostgresAddress) -> None:
 
 _INDEXES: Final = {
     "event_end": "ON event (position) WHERE type = 'agent:complete'",
+    "event_base": "ON event (position) WHERE type = 'agent:base'",
     "note_request": f"ON note (value) WHERE {IS_REQUEST}",
     "run_live_root": "ON run (born) WHERE parent_run_id IS NULL AND status <> 'ended'",
     "run_live_child": "ON run (root_run_id) WHERE parent_run_id IS NOT NULL AND status <> 'ended'",
@@ -268,6 +281,50 @@ _HAS_INDEXES: Final = (
     "SELECT count(*) = cardinality(?1::text[]) FROM pg_index AS i, unnest(?1::text[]) AS own (name)"
     " WHERE i.indexrelid = to_regclass(own.name) AND i.indisvalid"
 )
+
+
+# ── bases of runs ────────────────────────────────────────────────────────────────────────────
+
+
+def admits_bases(db: PostgresConnection) -> bool:
+    """Whether the tables exclude all programs that know no bases of runs.
+
+    One of these would take a run whose old turns have gone for damaged, and what was accepted under
+    a key in one of them for new.
+    """
+    found = db.execute("SELECT value FROM meta WHERE key = 'reads'").fetchone()
+    return found is not None and int(found[0]) >= BASES
+
+
+def let_bases_in(db: PostgresConnection) -> None:
+    """Have them do so, within the transaction of who is alone at work and puts bases in."""
+    db.execute(_PUT_READS, (str(BASES),))
+
+
+def take_bases(address: PostgresAddress) -> bool:
+    """Have them do so, unless such a program is at work; whether they do.  Raises
+    ``psycopg.Error``."""
+    db = PostgresConnection(address, f"hubbub:{address.schema}:bases")
+    try:
+        db.connect()
+        _lock_tables(db)
+        (is_older_at_work,) = db.execute(_IS_OLDER_AT_WORK, (BASES,)).fetchone()
+        if not is_older_at_work:
+            let_bases_in(db)
+        db.execute("COMMIT")
+    finally:
+        db.close()
+    return not is_older_at_work
+
+
+def _lock_tables(db: PostgresConnection) -> None:
+    """Begin a transaction in which nobody else joins."""
+    db.execute("BEGIN")
+    # Each group of commits begins with the head and its worker's row: none is in the middle of it
+    # now, and none waits for a table while it has one that is changed here.
+    db.execute("LOCK TABLE head IN EXCLUSIVE MODE")
+    db.execute("LOCK TABLE worker IN EXCLUSIVE MODE")
+    db.execute("SELECT value FROM meta FOR UPDATE")
 
 
 def _check_left_behind(db: PostgresConnection, to: int, beside: int) -> None:
@@ -295,6 +352,7 @@ _PUT_READS: Final = (
     "SET value = greatest(meta.value::int, excluded.value::int)::text"
 )
 _IS_VALID: Final = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(?)"
+_IS_OLDER_AT_WORK: Final = "SELECT EXISTS (SELECT 1 FROM worker WHERE live AND format < ?)"
 _OLDER: Final = (
     "SELECT name, format FROM worker WHERE live AND format < ? AND clock_timestamp() < "
     "greatest(expires, pg_postmaster_start_time() + interval '10 seconds') ORDER BY name LIMIT 3"

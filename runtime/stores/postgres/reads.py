@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import anyio
 import psycopg
 
-from hubbub.hub.errors import StoreFailed
+from hubbub.hub.errors import BadValue, OperatorError, StoreFailed
 from hubbub.hub.events import Event
 from hubbub.hub.logs import log
 from hubbub.hub.ports import Ports
@@ -19,7 +19,7 @@ from hubbub.hub.store.reader import StoreReader, StoreUnreadable
 from hubbub.hub.values import check_grace
 from hubbub.runtime.stores.postgres.hearing import Hearing
 from hubbub.runtime.stores.postgres.lease import LeaseOver, WorkerLease
-from hubbub.runtime.stores.postgres.migrations import index_for_removals
+from hubbub.runtime.stores.postgres.migrations import admits_bases, index_for_removals, take_bases
 from hubbub.runtime.stores.postgres.removal.removals import (
     Removals,
     heard_by_others,
@@ -133,7 +133,11 @@ class PostgresReads(QueuedStore):
         known = self._share.removals
 
         def look() -> tuple[tuple[Sequence[Event], int], Removals]:
-            found = self._reader.read(selection, after, end, limit)
+            try:
+                found = self._reader.read(selection, after, end, limit)
+            except BadValue:  # Something may have gone between two statements.
+                with self._record.one_moment():
+                    found = self._reader.read(selection, after, end, limit)
             return found, removals_after(self._reader_db, known)
 
         found, gone = await self._ask(look)
@@ -171,6 +175,20 @@ class PostgresReads(QueuedStore):
         return open_postgres_reader(self._address)
 
     keeps_all = True
+    cuts_lanes = True
+
+    async def takes_bases(self) -> bool:
+        """Whether runs may write bases: not while a program is at work that knows none, and from
+        then on none joins.  Raises ``OperatorError`` where that cannot be said there."""
+        if await self._ask(partial(admits_bases, self._reader_db)):
+            return True
+        taking = self._make_worker()
+        try:
+            return await self.persist(partial(taking.run, partial(take_bases, self._address)))
+        except psycopg.Error as error:  # The next pass tries it again.
+            raise OperatorError(postgres_failure(self._address.place, error)) from error
+        finally:
+            taking.close()
 
     async def prepare_removals(self) -> None:
         """Have by what is found what goes; see ``RemovesTrees``."""

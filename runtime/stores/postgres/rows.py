@@ -321,6 +321,8 @@ def _runs_of(commit: Commit) -> Iterable[str]:
     if commit.leave_to:
         yield commit.leave_to
     yield from commit.gone
+    if commit.cut is not None:
+        yield commit.cut.run_id
     for delivery in commit.deliveries:
         if delivery.new is not None:
             yield delivery.new.run_id

@@ -16,7 +16,12 @@ import psycopg
 from hubbub.hub.errors import OperatorError
 from hubbub.runtime.stores.postgres.intake import derive_rows
 from hubbub.runtime.stores.postgres.lease import lock_alone
-from hubbub.runtime.stores.postgres.migrations import UNFINISHED, check_format, formats
+from hubbub.runtime.stores.postgres.migrations import (
+    UNFINISHED,
+    check_format,
+    formats,
+    let_bases_in,
+)
 from hubbub.runtime.stores.postgres.schema import (
     MADE,
     analyze_tables,
@@ -154,6 +159,8 @@ class PostgresCopy(SqlCopy):
         execute = self._db.execute
         execute("DELETE FROM meta WHERE key = 'format'")
         self._db.executemany("INSERT INTO meta (key, value) VALUES (?, ?)", [*formats().items()])
+        if self.reader.bases(limit=1):
+            let_bases_in(self._db)
         execute("UPDATE meta SET key = 'store', value = ? WHERE key = 'source'", (self._name,))
         execute("COMMIT")
         self.is_complete = True

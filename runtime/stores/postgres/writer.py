@@ -20,7 +20,7 @@ from hubbub.hub.snapshots.draft import SnapshotDraft
 from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.ledger import Ledger
 from hubbub.runtime.stores.postgres.lease import LeaseOver, WorkerLease
-from hubbub.runtime.stores.postgres.removal.removals import remove_runs
+from hubbub.runtime.stores.postgres.removal.removals import remove_runs, remove_turns
 from hubbub.runtime.stores.postgres.rows import PostgresRows
 from hubbub.runtime.stores.postgres.sealing import Seal
 from hubbub.runtime.stores.postgres.server.faults import is_of_contents
@@ -194,7 +194,7 @@ class PostgresWriter(LedgerWriter):
     def _decide(self, commit: Commit) -> CameTo | None:
         """Have the ledger decide, unless the commit writes a lane that is not this worker's."""
         lease = self._lease
-        if commit.gone:
+        if commit.gone or commit.cut is not None:
             self._let_go(commit)
             return None
         if commit.run_id:
@@ -213,7 +213,7 @@ class PostgresWriter(LedgerWriter):
         return self._trees.applied(commit, lease.worker, own)
 
     def _let_go(self, commit: Commit) -> None:
-        """Have trees go, unless one of them lives."""
+        """Have trees go, unless one of them lives, or old turns of a run."""
         self._flush()  # What it removes must be there, and what follows must not.
         if self._trees.is_any_alive(commit.gone):
             commit.error = "conflict"
@@ -234,6 +234,8 @@ class PostgresWriter(LedgerWriter):
         with self._db.pipeline():
             self._send(changes)
             self._recent = max(self._recent, *(row.recent for row in changes.runs), 0)
+        for row, cut in changes.cuts:  # It asks first what is to go.
+            remove_turns(self._db, row, cut)
         self._rows.wrote_keys()
 
     def _send(self, changes: Changes) -> None:

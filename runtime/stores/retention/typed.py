@@ -13,21 +13,25 @@ def typed_retention(
     silent: str | None = None,
     keep_last: int | None = None,
     max_bytes: str | None = None,
+    keep_turns: int | None = None,
     prefix: str = "--",
 ) -> Retention | None:
     """What was typed; ``None`` where nothing was.
 
     Raises ``BadValue`` and ``OperatorError`` for what is no limit, by the name of its option.
     """
-    if ended is None and silent is None and keep_last is None and max_bytes is None:
+    given = (ended, silent, keep_last, max_bytes, keep_turns)
+    if all(each is None for each in given):
         return None
-    if keep_last is not None and keep_last < 1:
-        words = f"{prefix}keep-last {keep_last}: expected a number of at least 1"
-        raise OperatorError(words)
+    for name, count in (("keep-last", keep_last), ("keep-turns", keep_turns)):
+        if count is not None and count < 1:
+            words = f"{prefix}{name} {count}: expected a number of at least 1"
+            raise OperatorError(words)
     largest = f"{prefix}max-bytes"
     return Retention(
         ended=None if ended is None else seconds_of(f"{prefix}ended", ended),
         silent=None if silent is None else seconds_of(f"{prefix}silent", silent),
         keep_last=keep_last,
+        keep_turns=keep_turns,
         max_bytes=None if max_bytes is None else bytes_of(largest, max_bytes, bare=True),
     )

@@ -84,6 +84,8 @@ class SqlIntake(ABC):
         self._lanes: dict[str, _Lane] = {}
         self._numbers: dict[str, int] = {}
         self._tip = 0
+        self._has_bases = False
+        """Whether there is a base among what was put in."""
 
     @contextmanager
     def all_or_nothing(self) -> Generator[None, None, None]:
@@ -134,6 +136,7 @@ class SqlIntake(ABC):
         lane.born = lane.born or self._tip
         if isinstance(event, AgentBase):
             lane.count(event.inbox)
+            self._has_bases = True
         if event.lane == "in":
             lane.items.append(self._tip)
         self._db.execute(_INSERT_EVENT, (

@@ -36,16 +36,31 @@ def cut_lanes(db: SqlConnection, number: int, cut: Cut) -> int:
     """Take out what stands before a base of a run, if its record is one: events but for how it
     began, and a snapshot of before.  Of keys is kept what their items said, as a number below 0 in
     the place of a position.  Returns the position of the last event that goes; 0 for none."""
-    base = db.execute(_BASE, (number, cut.seq)).fetchone()
-    start = db.execute(_START, (number,)).fetchone()
-    if base is None or start is None or base[1] != AgentBase.type:
+    if cut.place:
+        base = db.execute(_BASE_AT, (cut.place, number, cut.seq)).fetchone()
+    else:
+        base = db.execute(_BASE, (number, cut.seq)).fetchone()
+    start = _start_of(db, number)
+    if base is None or not start or base[1] != AgentBase.type:
         return 0
-    between = (number, max(start[0], cut.after), base[0])
+    # Rows that have gone before may still be in the way: none of them is looked at again.
+    until = min(base[0], cut.until + 1) if cut.until else base[0]
+    between = (number, max(start, cut.after), until)
     _settle(db, number, db.execute(_ITEMS_BETWEEN, between).fetchall())
     last = db.execute(_LAST_BETWEEN, between).fetchone()
     db.execute(_CUT, between)
     db.execute("DELETE FROM snapshot WHERE run = ? AND seq < ?", (number, cut.seq))
     return 0 if last is None else int(last[0])
+
+
+def _start_of(db: SqlConnection, number: int) -> int:
+    """The position of a run's first own record; 0 for none."""
+    place = 0
+    while rows := db.execute(_FIRST, (number, place)).fetchall():
+        for place, lane in rows:
+            if lane == "own":
+                return int(place)
+    return 0
 
 
 def _settle(db: SqlConnection, number: int, rows: Sequence[tuple[int, str]]) -> None:
@@ -94,10 +109,13 @@ _BASE: Final = (
     "ORDER BY position DESC LIMIT 1"
 )
 """Backwards: behind a base is less than before it."""
-_START: Final = (
-    "SELECT position FROM event WHERE run = ? AND lane = 'own' AND seq = 1 "
-    "ORDER BY position LIMIT 1"
+_BASE_AT: Final = (
+    "SELECT position, type FROM event WHERE position = ? AND run = ? AND lane = 'own' AND seq = ?"
 )
+_FIRST: Final = (
+    "SELECT position, lane FROM event WHERE run = ? AND position > ? ORDER BY position LIMIT 20"
+)
+"""Row by row: a database that is asked for the one it is may read all of a run."""
 _BETWEEN: Final = "FROM event WHERE run = ? AND lane <> 'hub' AND position > ? AND position < ?"
 _CUT: Final = f"DELETE {_BETWEEN}"
 _LAST_BETWEEN: Final = f"SELECT position {_BETWEEN} ORDER BY position DESC LIMIT 1"

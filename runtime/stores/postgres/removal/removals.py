@@ -1,6 +1,7 @@
 """Trees that go from a schema beside processes at work, and what these learn of it.
 
-    a commit that has runs go ─► in its transaction: their rows ─► a note: gone/NUMBER, which tree
+    a commit that has runs go, or old turns of one
+                              ─► in its transaction: their rows ─► a note: gone/NUMBER, which tree
     who reads events          ─► and after that the notes: whoever finds less has been told why
 
 The notes are numbered without a gap; the last ``KEPT`` are kept.
@@ -10,11 +11,13 @@ from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
+from hubbub.hub.store.journal import Cut
 from hubbub.hub.store.reader import IMPORTED
 from hubbub.hub.store.sharing import RemovedTree
 from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
-from hubbub.runtime.stores.sql.removal import IS_REQUEST, behind
+from hubbub.runtime.stores.sql.removal import IS_REQUEST, behind, cut_lanes
 from hubbub.runtime.stores.sql.rows import Row
 from hubbub.runtime.stores.sql.store_reader import LAST
 
@@ -25,6 +28,7 @@ __all__ = [
     "newest_removal",
     "removals_after",
     "remove_runs",
+    "remove_turns",
 ]  # fmt: skip
 
 KNOWN_SINCE: Final = 4
@@ -38,7 +42,17 @@ MAX_NAMED: Final = 100
 """Runs of a tree that such a note names; of a larger one it names none."""
 
 Removals: TypeAlias = Sequence[tuple[int, RemovedTree]]
-"""Trees that have gone, each with its number."""
+"""Trees that have gone, or old turns in one, each with its number."""
+
+
+class _Gone(Struct, frozen=True, array_like=True):
+    """What such a note says behind the position.  Of a whole tree without ``is_cut``: programs of
+    format 4 read it."""
+
+    root_run_id: str
+    run_ids: tuple[str, ...] | None
+    is_cut: bool = False
+
 
 _GONE: Final = "gone/"
 _DIGITS: Final = 15
@@ -57,7 +71,7 @@ def remove_runs(db: PostgresConnection, rows: Iterable[Row], emptied: Sequence[s
     for root, runs in trees.items():
         run_ids, numbers = [row.run_id for row in runs], [row.number for row in runs]
         named = run_ids if len(run_ids) <= MAX_NAMED else None
-        db.execute(_NOTE, (msgspec.json.encode((root, named)).decode(), numbers))
+        db.execute(_NOTE, (_text(root, named), numbers))
         for statement in _REMOVE:
             db.execute(statement, (numbers,))
         db.execute(_DROP_SECRETS, (run_ids,))
@@ -65,6 +79,15 @@ def remove_runs(db: PostgresConnection, rows: Iterable[Row], emptied: Sequence[s
         db.execute(_DROP_NOTES, ([*emptied, *(f"{IMPORTED}{run_id}" for run_id in run_ids)],))
         db.execute(_FORGET, (numbers,))
     if trees:
+        db.execute(_FORGET_OLD)
+
+
+def remove_turns(db: PostgresConnection, row: Row, cut: Cut) -> None:
+    """Take out old turns of a run, within a transaction and outside of a pipeline."""
+    last = cut_lanes(db, row.number, cut)
+    if last:
+        text = _text(row.root_run_id, (row.run_id,), True)
+        db.execute(_NOTE_OF_TURNS, (f"{last} {text}",))
         db.execute(_FORGET_OLD)
 
 
@@ -88,11 +111,15 @@ def removals_after(db: PostgresConnection, number: int) -> Removals:
 
 def _read(note: str) -> RemovedTree:
     last, _, named = note.partition(" ")
-    root, run_ids = _decoder.decode(named)
-    return RemovedTree(root, int(last), run_ids)
+    gone = _decoder.decode(named)
+    return RemovedTree(gone.root_run_id, int(last), gone.run_ids, gone.is_cut)
 
 
-_decoder: Final = msgspec.json.Decoder(tuple[str, tuple[str, ...] | None])
+def _text(*said: object) -> str:
+    return msgspec.json.encode(said).decode()
+
+
+_decoder: Final = msgspec.json.Decoder(_Gone)
 
 
 _HEARD: Final = (
@@ -105,6 +132,10 @@ INSERT INTO note (key, value) SELECT '{_GONE}' || lpad(({NEWEST} + 1)::text, {_D
 FROM unnest(?2::bigint[]) AS gone (run), LATERAL (
   SELECT position FROM event WHERE event.run = gone.run ORDER BY position DESC LIMIT 1
 ) AS last
+"""
+_NOTE_OF_TURNS: Final = f"""
+INSERT INTO note (key, value)
+SELECT '{_GONE}' || lpad(({NEWEST} + 1)::text, {_DIGITS}, '0'), ?1::text
 """
 _REMOVE: Final = (
     "DELETE FROM event WHERE run = ANY(?::bigint[]) AND lane <> 'hub'",
