@@ -80,8 +80,9 @@ def complete_call(thread: Thread, event: e.AgentToolComplete) -> Thread:
             ran=event.ran, notes=event.notes,
         )  # fmt: skip
     step = replace(step, calls=tuple(calls))
-    if not step.is_answered:
-        return replace(thread, open=step)
+    for each in calls:
+        if each.status != "done":
+            return replace(thread, open=step)
     message = step.as_message()
     if not thread.two_sided:  # ``said`` in place: a thread has many fields to copy.
         return replace(

@@ -92,13 +92,6 @@ class OpenStep(Struct, frozen=True, gc=False):
         return self.stopped_by != ""
 
     @property
-    def is_answered(self) -> bool:
-        for call in self.calls:  # noqa: SIM110
-            if call.status != "done":
-                return False
-        return True
-
-    @property
     def waits(self) -> bool:
         """Whether nothing is left to do here but to wait for children, or for people."""
         waits = False

@@ -72,7 +72,7 @@ class AtWork:
     Once that is no longer live, whatever the activity still emits is dropped.
     """
 
-    __slots__ = ("limit", "others", "run", "services", "side", "thread", "work")
+    __slots__ = ("_work", "limit", "others", "run", "services", "side", "thread")
 
     keeps_answers: ClassVar[bool] = False
     """Whether what its tools ask is on record, for a call that is made again."""
@@ -90,7 +90,12 @@ class AtWork:
         self.others = others
         self.run = run
         self.side = side
-        self.work = work
+        self._work = work
+
+    @property
+    def work(self) -> RunScope:
+        """The scope that it acts in."""
+        return self._work
 
     def state(self, call_id: str = "") -> ThreadState:
         """What a tool or hook sees of the run."""

@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 from hubbub.agents.model import Delta, TextDelta, ThinkingDelta
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.agents.turn.decide import CallModel
-from hubbub.hub.delivery.answers import MAX_KEPT, PartialAnswer, Place
+from hubbub.hub.delivery.answers import MAX_KEPT, Block, PartialAnswer, Place
 from hubbub.hub.events import AgentTextDelta, AgentThinkingDelta
 from hubbub.hub.hub import Hub
 from hubbub.hub.run_hub import RunScope
@@ -53,7 +53,8 @@ class Deltas(Struct, eq=False):
         # Without any call, for nobody may listen.
         block = answer.blocks.get(place)
         if block is None:
-            block = answer.block(place)
+            block = Block(answer.about) if place is _TEXT else answer.block(place)
+            answer.blocks[place] = block
         offset = block.length
         block.length = end = offset + len(text)
         block.pieces.append(text)

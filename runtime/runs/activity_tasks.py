@@ -67,10 +67,12 @@ class DrivenRun(Performer, LiveModelRun, Protocol):
 
 
 class ActivityTasks(Struct, eq=False):
-    """Starts, times and cancels activities."""
+    """Starts, times and cancels activities.
+
+    Who runs them is not kept: a run that has left memory is to be gone, not garbage.
+    """
 
     shared: RunDependencies
-    run: DrivenRun
     caller: InlineCaller | None
     running: "dict[Activity, Ticket]" = field(default_factory=dict)
     asking: int = 0
@@ -78,19 +80,19 @@ class ActivityTasks(Struct, eq=False):
     inline: "Ticket | None" = None
     """Whose task has just finished an activity, and continues with the one that is due."""
 
-    def ensure(self, activities: tuple[Activity, ...]) -> None:
+    def ensure(self, run: DrivenRun, activities: tuple[Activity, ...]) -> None:
         """Start what is missing, cancel what is no longer wanted."""
-        running, lane = self.running, self.run.lane
+        running, lane = self.running, run.lane
         if running:
             for activity in [a for a in running if a not in activities]:
-                self._stop(activity, cancel=True)
+                self.stop(activity)
         if self.shared.services.phase.is_leaving:
             # The step at work may reach its end, calls included; no further one is begun.
             activities = tuple(a for a in activities if not isinstance(a, CallModel | Summarize))
             if not activities:
                 self.shared.services.phase.progressed()
         for activity in activities:
-            if activity in running or (lane.in_flight and self._must_wait(activity)):
+            if activity in running or (lane.in_flight and self._must_wait(run, activity)):
                 continue
             if isinstance(activity, CallModel):
                 self.asking = activity.turn
@@ -101,20 +103,19 @@ class ActivityTasks(Struct, eq=False):
                 running[activity], self.inline = ticket, None
                 ticket.activity, ticket.is_wanted = activity, True
                 continue
-            ticket = running[activity] = Ticket(self, activity)
+            ticket = running[activity] = Ticket(self, run, activity)
             if self.caller is not None and self.caller.takes(ticket):
                 ticket.handle = self.caller
             else:
                 tasks = self.shared.services.hub.tasks
                 ticket.handle = tasks.start_light(ticket.in_task, lane.run_id)
 
-    def _must_wait(self, activity: Activity) -> bool:
+    def _must_wait(self, run: DrivenRun, activity: Activity) -> bool:
         """Whether the store must have what is on its way to it before ``activity`` begins.
 
         The model is asked again only when its last answer is on record, so that a crash costs one
         answer at most; and it is shown what a tool has just queued.
         """
-        run = self.run
         return (
             run.is_careful
             or run.is_answer_under_way
@@ -125,9 +126,10 @@ class ActivityTasks(Struct, eq=False):
     def close(self) -> None:
         """Cancel all of them, unrecorded."""
         for activity in tuple(self.running):
-            self._stop(activity, cancel=True)
+            self.stop(activity)
 
-    def _stop(self, activity: Activity, *, cancel: bool = False) -> None:
+    def stop(self, activity: Activity) -> None:
+        """Cancel one of them, unrecorded."""
         ticket = self.running.pop(activity, None)
         if ticket is None:
             return
@@ -136,16 +138,8 @@ class ActivityTasks(Struct, eq=False):
             self.asking = 0
         if ticket.timer is not None:
             ticket.timer.cancel()
-        if cancel and ticket.handle is not None:
+        if ticket.handle is not None:
             ticket.handle.cancel()
-
-    def time_out(self, activity: Activity, seconds: float) -> None:
-        """An activity has taken longer than it may."""
-        if activity in self.running:
-            self._stop(activity, cancel=True)
-            signal = timed_out(activity, seconds, self.run, self.shared.services)
-            self.run.signals += (signal,)
-            self.run.advance()
 
 
 class Ticket(Struct, eq=False):
@@ -153,6 +147,7 @@ class Ticket(Struct, eq=False):
     (``in_turn``): what it does now, and the timer of that."""
 
     tasks: ActivityTasks
+    run: DrivenRun
     activity: Activity | None
     is_wanted: bool = True
     """Whether that is under way; else it has been called off."""
@@ -182,8 +177,7 @@ class Ticket(Struct, eq=False):
                     raise passed from None
 
     def go_on(self, value: Any) -> Coroutine[Any, Any, Any] | None:
-        activity, tasks = self.activity, self.tasks
-        run = tasks.run
+        activity, tasks, run = self.activity, self.tasks, self.run
         if self.is_between:
             if self.is_cut_off:
                 return self._cut_off()
@@ -192,7 +186,7 @@ class Ticket(Struct, eq=False):
             if not self.is_wanted:
                 log.info("result.dropped", run_id=run.lane.run_id, activity=repr(activity)[:200])
                 return None
-            del tasks.running[activity]  # ``_stop`` in place: each activity comes this way.
+            del tasks.running[activity]  # ``stop`` in place: each activity comes this way.
             if isinstance(activity, CallModel | Summarize):
                 tasks.asking = 0
             if self.timer is not None:
@@ -211,7 +205,7 @@ class Ticket(Struct, eq=False):
             return None  # Called off before its first turn: it must not begin.
         self.is_between = False
         try:
-            scope = _Scope(tasks, activity, self)
+            scope = _Scope(tasks.shared, run, activity, self)
         except UnknownAgent as error:
             self.failed(error)
             return None
@@ -228,7 +222,7 @@ class Ticket(Struct, eq=False):
         if not is_contained(error):
             return False
         if activity is not None and self.is_wanted:
-            tasks.shared.keeper.died(tasks.run, error)
+            tasks.shared.keeper.died(self.run, error)
         return True
 
     async def _cut_off(self) -> None:
@@ -243,7 +237,7 @@ class Ticket(Struct, eq=False):
         activity, tasks = self.activity, self.tasks
         if activity is None or self.is_between:
             return
-        seconds = timeout_of(activity, tasks.run, tasks.shared.services)
+        seconds = timeout_of(activity, self.run, tasks.shared.services)
         if seconds is not None and self.is_wanted:
             self.seconds = seconds
             self._set_timer(seconds)
@@ -256,8 +250,11 @@ class Ticket(Struct, eq=False):
 
     def __call__(self) -> None:
         """Its time is over."""
-        if self.activity is not None:
-            self.tasks.time_out(self.activity, self.seconds)
+        activity, tasks, run = self.activity, self.tasks, self.run
+        if activity is not None and self.is_wanted:
+            tasks.stop(activity)
+            run.signals += (timed_out(activity, self.seconds, run, tasks.shared.services),)
+            run.advance()
 
     def stop_timer(self) -> None:
         """A tool begins to wait for a person."""
@@ -285,8 +282,9 @@ class _Scope(AtWork):
     keeps_answers = True
     run: DrivenRun
 
-    def __init__(self, tasks: ActivityTasks, activity: Activity, ticket: Ticket) -> None:
-        run, shared = tasks.run, tasks.shared
+    def __init__(
+        self, shared: RunDependencies, run: DrivenRun, activity: Activity, ticket: Ticket
+    ) -> None:
         if run.side is None:
             raise UnknownAgent(run.thread.agent, shared.services.definitions.names)
         self.services = shared.services
@@ -294,10 +292,13 @@ class _Scope(AtWork):
         self.run = run
         self.side = run.side
         self.thread = run.thread
-        self.work = self
         self._activity = activity
         self._ticket = ticket
         self.lane = run.lane
+
+    @property
+    def work(self) -> "_Scope":
+        return self  # Not kept: it would be garbage afterwards.
 
     @contextmanager
     def standing_still(self) -> Iterator[None]:

@@ -134,7 +134,7 @@ class ModelRun(Resting):
         self.mail = Mailbox()
         self._due = lane.seq + RECORDS
         self.signals: tuple[Signal, ...] = ()
-        self._tasks = ActivityTasks(shared, self, caller)
+        self._tasks = ActivityTasks(shared, caller)
         self.is_advancing = self._is_closed = False
         self._kept: tuple[Closable, ...] = ()
 
@@ -219,10 +219,10 @@ class ModelRun(Resting):
                     case Take(kind=kind):
                         self._signal(self._taken(kind), waiting - {kind})
                     case Do(activities=activities):
-                        self._tasks.ensure(activities)
+                        self._tasks.ensure(self, activities)
                         return
                     case AwaitChildren() | Lend():
-                        self._tasks.ensure(())
+                        self._tasks.ensure(self, ())
                         self._keeper.waits(self.lane.run_id)
                         frame = command.frame_run_id if isinstance(command, Lend) else ""
                         break
@@ -231,7 +231,7 @@ class ModelRun(Resting):
                     case Conclude():
                         self._signal(Concluded(), waiting)
                     case Park():
-                        self._tasks.ensure(())
+                        self._tasks.ensure(self, ())
                         self._signal(self._rest() if self._services.turns.kept else PARKED, waiting)
                     case Leave():
                         self._leave()
@@ -390,7 +390,8 @@ class ModelRun(Resting):
 
     def _leave(self) -> None:
         """Leave memory as soon as the store has everything."""
-        self._tasks.ensure(())
+        if self._tasks.running or self._services.phase.is_leaving:
+            self._tasks.ensure(self, ())
         if not self.lane.in_flight:
             self.close()
             self._keeper.left(self)

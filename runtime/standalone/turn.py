@@ -332,7 +332,7 @@ class _ByHand(AtWork):
     def __init__(self, turn: FrameTurn, services: Services, side: ActiveSide) -> None:
         self.services = services
         self.others = NO_OTHER_RUNS
-        self.run = self.work = self._turn = turn
+        self.run = self._work = self._turn = turn
         self.side = side
         self.thread = turn.thread
 

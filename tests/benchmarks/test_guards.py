@@ -1,5 +1,6 @@
 """What noise cannot touch: numbers of calls, bytes and modules, without a clock."""
 
+import gc
 from collections import Counter
 from pathlib import Path
 
@@ -58,6 +59,22 @@ async def test_delegation_takes_few_function_calls(anyio_backend_name: str) -> N
     dearest = "\n".join(f"{count:4} {name}" for name, count in counted.most_common(25))
     total = counted.total()
     assert total <= MOST_OF_DELEGATION[anyio_backend_name], f"{total} calls:\n{dearest}"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("agent", ["assistant", "parent"])
+async def test_a_run_that_is_over_leaves_no_garbage(agent: str) -> None:
+    opened = standard_runtime() if agent == "assistant" else delegating()
+    async with opened as runtime:
+        await runtime.run(agent, TASK)
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(20):
+                await runtime.run(agent, TASK)
+            assert gc.collect() < 20
+        finally:
+            gc.enable()
 
 
 @pytest.mark.anyio
