@@ -67,6 +67,10 @@ SETTLE: Final = 4_000.0
 
 MAX_ROUNDS: Final = 3_000
 """Rounds of the scheduler in one moment; a world that makes more has stopped its clock."""
+
+SHARED_ROUNDS: Final = 30_000
+"""Of several workers: they beat all the time."""
+
 _BEGINS: Final = ("open", "fork")
 _WORDS: Final = ("/back", "stop", "hello")
 
@@ -84,6 +88,7 @@ class Drawn(Struct, frozen=True, kw_only=True):
     """After which steps somebody sends what is no text, and has models and tools say it."""
     faults: tuple[WorldFault, ...] = ()
     store: StoreName = "memory"
+    workers: int | None = None
     has_schedules: bool = False
     has_more: bool = False
     has_raisers: bool = False
@@ -376,7 +381,9 @@ def lived(world: Drawn) -> History:
 
     return simulate(
         own_scenario, own.setup, seed=world.seed, faults=world.faults, store=world.store,
-        invariants=own.invariants(), settle=False, max_rounds=MAX_ROUNDS,
+        workers=world.workers,
+        invariants=own.invariants(), settle=False,
+        max_rounds=MAX_ROUNDS if world.workers is None else SHARED_ROUNDS,
     )  # fmt: skip
 
 

@@ -1,11 +1,13 @@
 """The project's own world, one command:
 
-    uv run python -m tests.simulation.run [--seconds N] [--seed S] [--worlds N] [--planted] [--json]
+    uv run python -m tests.simulation.run [--seconds N] [--seed S] [--worlds N] [--workers N]
+                                          [--planted] [--json]
 
 Lives one world for each seed, from ``--seed`` on, until time is up, and prints how many a second.
 What fails is printed with the command that lives it again; then the exit status is 1.
 ``--planted`` plants one bug after the other in the library and prints how many worlds it takes to
-find each, and which invariant names it; it exits 1 if one is not found.
+find each, and which invariant names it; it exits 1 if one is not found.  With ``--workers`` each
+world is lived by so many processes on one store (``shared``).
 """
 
 import argparse
@@ -22,8 +24,9 @@ from msgspec import Struct
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from simulation.drawing import drawn, lived
+from simulation.drawing import Drawn, drawn, lived
 from simulation.planted import PLANTED, WORLDS, Plant
+from simulation.shared import shared
 
 from hubbub.runtime.simulation import SimulationFailed
 
@@ -38,11 +41,13 @@ class Found(Struct, kw_only=True):
     seed: int
     broken: str
     problem: str
+    workers: int = 1
 
     @property
     def command(self) -> str:
         """What lives it again."""
-        return f"uv run python -m tests.simulation.run --seed {self.seed} --worlds 1"
+        workers = f" --workers {self.workers}" if self.workers > 1 else ""
+        return f"uv run python -m tests.simulation.run --seed {self.seed} --worlds 1{workers}"
 
 
 class Worlds(Struct, kw_only=True):
@@ -70,11 +75,13 @@ def live(
     worlds: int | None,
     seconds: float,
     on_found: Callable[[Found], object] = lambda found: None,
+    *,
+    workers: int = 1,
 ) -> Worlds:
     """Live one world after the other, as many as are wanted or as there is time for."""
     result, start = Worlds(), monotonic()
     for number in _seeds(seed, worlds):
-        operations, found = _lived(number)
+        operations, found = _lived(number, workers)
         result.worlds += 1
         result.operations += operations
         result.seconds = monotonic() - start
@@ -86,13 +93,13 @@ def live(
     return result
 
 
-def find(bug: str, plant: Plant, most: int, seed: int = 0) -> Find:
+def find(bug: str, plant: Plant, most: int, seed: int = 0, *, workers: int = 1) -> Find:
     """Live worlds with a bug in the library until one of them shows it, ``most`` of them."""
     start = monotonic()
     found, number = None, seed
     with plant():
         for number in range(seed, seed + most):
-            _, found = _lived(number)
+            _, found = _lived(number, workers)
             if found is not None:
                 break
     return Find(
@@ -104,12 +111,17 @@ def _seeds(seed: int, worlds: int | None) -> Iterator[int]:
     return count(seed) if worlds is None else iter(range(seed, seed + worlds))
 
 
-def _lived(seed: int) -> tuple[int, Found | None]:
+def _drawn(seed: int, workers: int) -> Drawn:
+    return drawn(seed) if workers == 1 else shared(drawn(seed), workers)
+
+
+def _lived(seed: int, workers: int) -> tuple[int, Found | None]:
     try:
-        history = lived(drawn(seed))
+        history = lived(_drawn(seed, workers))
     except SimulationFailed as failed:
         broken = failed.broken or type(failed.__cause__).__name__
-        return 0, Found(seed=seed, broken=broken, problem=failed.problems[0])
+        problem = failed.problems[0]
+        return 0, Found(seed=seed, broken=broken, problem=problem, workers=workers)
     calls = sum(event.type == "agent:tool:complete" for event in history.events)
     return len(history.sent) + len(history.requests) + calls, None
 
@@ -122,6 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=SECONDS, help="how long")
     parser.add_argument("--worlds", type=int, help="how many worlds, instead of how long")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--workers", type=int, default=1, help="how many work on each store")
     parser.add_argument("--planted", action="store_true", help="look for planted bugs")
     parser.add_argument("--json", action="store_true", help="print JSON instead of sentences")
     options = parser.parse_args(arguments)
@@ -129,19 +142,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.planted:
         return _planted(options.seed, as_json=options.json)
     if options.worlds == 1:
-        return _show(options.seed)
+        return _show(options.seed, options.workers)
+    how, many = (options.seed, options.worlds, options.seconds), options.workers
     if options.json:
-        worlds = live(options.seed, options.worlds, options.seconds)
+        worlds = live(*how, workers=many)
         _print(worlds)
     else:
-        worlds = live(options.seed, options.worlds, options.seconds, _tell_found)
+        worlds = live(*how, _tell_found, workers=many)
         _tell(worlds)
     return 1 if worlds.found else 0
 
 
-def _show(seed: int) -> int:
+def _show(seed: int, workers: int) -> int:
     """One world, and the whole story of what fails in it."""
-    world = drawn(seed)
+    world = _drawn(seed, workers)
     try:
         history = lived(world)
     except SimulationFailed as failed:

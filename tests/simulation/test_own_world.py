@@ -9,7 +9,9 @@ from collections.abc import Iterator
 import pytest
 from simulation.drawing import drawn, lived
 from simulation.planted import PLANTED, WORLDS
+from simulation.planted_shared import SHARED, WORKERS
 from simulation.run import find, live
+from simulation.shared import shared
 from support.profiles import examples
 
 from hubbub.hub.events import SessionPromptEnd
@@ -44,6 +46,25 @@ def test_a_planted_bug_is_found_in_as_many_worlds_as_are_stated(bug: str) -> Non
     found = find(bug, PLANTED[bug], WORLDS[bug]).found
     assert found is not None, f"{bug} was not found in {WORLDS[bug]} worlds"
     lived(drawn(found.seed))  # Without the bug nothing is wrong there.
+
+
+@pytest.mark.long
+def test_nothing_is_wrong_in_worlds_of_several_workers() -> None:
+    found = live(0, max(examples(60), 6), 0, workers=WORKERS).found
+    assert not found, "\n".join(f"seed {x.seed}: {x.problem}\n    {x.command}" for x in found)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("bug", SHARED)
+def test_a_bug_of_several_workers_is_found_in_as_many_worlds_as_are_stated(bug: str) -> None:
+    plant, most = SHARED[bug]
+    found = find(bug, plant, most, workers=WORKERS).found
+    assert found is not None, f"{bug} was not found in {most} worlds"
+
+
+def test_trees_go_beside_several_workers() -> None:
+    history = lived(shared(drawn(9), WORKERS))
+    assert history.gone and {life.worker for life in history.lives} == {None, *range(WORKERS)}
 
 
 def test_a_seed_draws_and_lives_the_same_world_each_time() -> None:

@@ -207,7 +207,10 @@ class Processes:
         limits = {name: arguments.pop(name) for name in _OF_HUB if name in arguments}
         # A hub of its own: listeners are there before the runtime recovers.
         hub = Hub(journal=outer, ports=self._ports, **limits)
-        runtime = Runtime(**arguments, hub=hub, role=self._role_of(store))
+        role = self._role_of(store)
+        if role == "channel":  # Its workers have trees go, and it does not.
+            arguments.pop("retention", None)
+        runtime = Runtime(**arguments, hub=hub, role=role)
         process = Process(life, runtime, journal, lambda: listeners(hub, self._plan))
         self._listen(hub, life)
         self._plan.begin_life(hub, journal.die, life.number)
