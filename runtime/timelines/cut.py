@@ -6,7 +6,8 @@ Rules
 -----
 * The store's order is one for all runs, so that what a run has heard at its cut was said before.
 * A record that was written with the next one, as an answer with the end of its session, or the
-  begin of one with its message, is taken with it.
+  begin of one with its message, is taken with it; so are the results of children with what the
+  calls come to that have waited for them.
 * What the root's own records up to there have sent is in the same commit, but behind: a child that
   it has on record is begun, has what it was told, and is interrupted where the root was.
 * Which of a step's calls need a person's approval was decided with the step.  Where the cut is
@@ -260,7 +261,7 @@ class _Cut:
             # With a step that is not taken itself nothing of it is.
             if not (is_next and is_own) or isinstance(following, e.AgentStep):
                 return chain(left, (row,), rows)
-            if not left and _belongs(event, following):
+            if not left and (_belongs(event, following) or self._is_answered_by(following)):
                 event = self._take(row)
                 self._seq = event.seq
             else:
@@ -269,6 +270,21 @@ class _Cut:
                     self._asked.append(following)
             last = row
         return iter(left)
+
+    def _is_answered_by(self, following: Event) -> bool:
+        """Whether a record says what a call comes to by a result that the root has taken with it:
+        the call would wait for another one."""
+        if not isinstance(following, e.AgentToolComplete):
+            return False
+        for event in reversed(self._events):
+            if event.run_id != self._root.run_id or event.lane != "own":
+                continue
+            if isinstance(event, e.SessionTaken):
+                is_together = event.at == following.at
+                return is_together and any(isinstance(x, e.SessionResult) for x in event.items)
+            if not isinstance(event, e.AgentToolComplete):
+                return False
+        return False
 
     def _take_sent(self, rows: Iterator[EventRow]) -> None:
         """Take what was sent with the last records, which stands behind them."""
