@@ -42,9 +42,10 @@ def crowded_steps(random: Random, first: int, room: int, spoken: Any) -> list[St
 def ended_in_time(history: History) -> Iterator[str]:
     """Who is terminated ends soon, however many others have all the room (R-18, T-05).
 
-    As long as its process lives, that is: something was heard of it afterwards.
+    As long as its process lives, that is: something was heard of it afterwards.  Of several nobody
+    knows whose it is.
     """
-    if any(isinstance(fault, ClockJump) for fault in history.faults):
+    if history.workers or any(isinstance(fault, ClockJump) for fault in history.faults):
         return
     last: dict[int, int] = {}
     stops: dict[str, tuple[int, e.Event]] = {}

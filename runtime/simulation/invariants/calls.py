@@ -200,8 +200,7 @@ def _went_unheard(history: History, parent: str | None, event: Event) -> bool:
         return False
     if event.id in history.forked:
         return True
-    is_cut = any(life.end in ("crashed", "killed") for life in history.lives)
-    return is_cut and all(each.event.id != event.id for each in history.heard)
+    return history.died_unheard(event)
 
 
 # ── the stack ────────────────────────────────────────────────────────────────────────────────

@@ -169,11 +169,7 @@ def _is_end(event: Event) -> bool:
 def _is_unheard(history: History, event: Event) -> bool:
     """Whether a process died when the event was written, and could tell nobody what it means; or
     whether that was told of the run before it was forked."""
-    if event.id in history.forked:
-        return True
-    if not any(life.end in ("crashed", "killed") for life in history.lives):
-        return False
-    return all(each.event.id != event.id for each in history.heard)
+    return event.id in history.forked or history.died_unheard(event)
 
 
 def _unaccounted_sends(history: History) -> Iterator[str]:

@@ -49,6 +49,9 @@ Verb: TypeAlias = Literal[
     "open", "fork", "say", "interrupt", "terminate", "close", "reply", "approve", "deny"
 ]
 
+JUST: Final = 1_000_000
+"""Microseconds after which all have heard of what one of several processes wrote."""
+
 _RUN_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 _CARRIED: Final = frozenset(Event.__struct_fields__)
 """What every event has; the trace says it before the rest, or not at all."""
@@ -230,6 +233,16 @@ class History(Struct, kw_only=True, dict=True):
     def threads(self) -> Mapping[str, Thread]:
         """What each own lane folds to."""
         return {run_id: fold_all(EMPTY, lane) for run_id, lane in self.own.items()}
+
+    def died_unheard(self, event: Event) -> bool:
+        """Whether a process died that may have written an event, and could tell nobody what follows
+        of it: of several, one that died just before others heard of it."""
+        dead = [life for life in self.lives if life.end in ("crashed", "killed")]
+        heard = next((at for at, x in enumerate(self.heard) if x.event.id == event.id), None)
+        if self.workers is None or heard is None:
+            return bool(dead) and heard is None
+        places = [life.place for life in dead if event.id not in life.told and life.place <= heard]
+        return any(event.at - self.heard[place].event.at <= JUST for place in places)
 
     @property
     def dead_letters(self) -> list[e.HubDeadLetter]:
