@@ -13,6 +13,7 @@ from typing import Any, Final
 from msgspec import Struct, structs
 from simulation.aging import aging_steps, drawn_retention, prune_at_rest
 from simulation.approved import answer_late, approval_steps
+from simulation.asking import drawn_asking, wish
 from simulation.crowded import crowded_steps
 from simulation.forking import ForkDrawn, drawn_forks, last_forks
 from simulation.hasty import hasty_steps
@@ -98,6 +99,9 @@ class Drawn(Struct, frozen=True, kw_only=True):
     late: tuple[int, ...] = ()
     """After which steps somebody answers what was asked before, once more."""
     has_approvals: bool = False
+    wishes: tuple[tuple[int, int], ...] = ()
+    """After which steps somebody wishes for a summary, and of which run."""
+    has_asking: bool = False
     has_crowd: bool = False
     has_several: bool = False
     options: dict[str, Any] = {}
@@ -132,8 +136,8 @@ def drawn(seed: int) -> Drawn:
         hostile=_hostile(seed, len(steps)),
     )  # fmt: skip
     world = _with_hasty(_with_approvals(_with_hooks(_with_raisers(_with_more(world)))))
-    world = _with_age(_with_limits(_with_crowd(_with_several(world))))
-    return _with_forks(_with_turns(world))
+    world = _with_limits(_with_crowd(_with_asking(_with_several(world))))
+    return _with_forks(_with_turns(_with_age(world)))
 
 
 def _with_age(world: Drawn) -> Drawn:
@@ -212,6 +216,19 @@ def _with_several(world: Drawn) -> Drawn:
         lives = [random.randint(1, 8) for _ in range(random.randint(1, 4))]
         faults = (*faults, *(_crash(random, 20, life) for life in lives))
     return structs.replace(world, steps=steps, faults=faults, has_several=True)
+
+
+def _with_asking(world: Drawn) -> Drawn:
+    """In some worlds tools ask people, who speak of something else, and processes die meanwhile."""
+    random = Random(f"asking in own world {world.seed}")
+    if random.random() < 0.8:
+        return world
+    first, before = sum(isinstance(each, Open) for each in world.steps), len(world.steps)
+    more = drawn_asking(random, first, spoken, may_kill=not world.has_more)
+    return structs.replace(
+        world, steps=(*world.steps, *more.steps), faults=(*world.faults, *more.faults),
+        wishes=tuple((before + place, which) for place, which in more.wishes), has_asking=True,
+    )  # fmt: skip
 
 
 def _with_hasty(world: Drawn) -> Drawn:
@@ -334,6 +351,7 @@ def lived(world: Drawn) -> History:
         has_raisers=world.has_raisers,
         has_hooks=world.has_hooks,
         has_approvals=world.has_approvals,
+        has_asking=world.has_asking,
         has_crowd=world.has_crowd,
         has_several=world.has_several,
         options=world.options,
@@ -354,6 +372,8 @@ def lived(world: Drawn) -> History:
                 await _whisper(live, number, which)
             for _, who in (each for each in world.named if each[0] == number):
                 await live.open("main", spoken(f"d{number}", [["say"]]), descriptor=who)
+            for _, which in (each for each in world.wishes if each[0] == number):
+                await wish(live, opened, which)
             if number in world.provided:
                 await provide(live)
             if number in world.late:

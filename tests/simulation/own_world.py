@@ -19,8 +19,8 @@ models keep nothing: the same request gets the same answer, in every life of the
     several twice   has tasks that run at once, and what they start (``several``)
 
 In some worlds main, its children and those that take over have tools that a person must approve
-(``approved``), trees go while others are at work and between two lives (``aging``), and runs are
-forked (``forking``).
+(``approved``) or that ask one (``asking``), trees go while others are at work and between two lives
+(``aging``), and runs are forked (``forking``).
 
 Its stores keep what they took: no damage on disk is drawn.  That is covered by
 ``attacks/test_bit_flips`` (while open, and at the opening), ``runtime/stores/test_damage``,
@@ -36,6 +36,7 @@ import anyio
 from msgspec import Struct, field
 from simulation.aging import Aging, send_off
 from simulation.approved import Approved
+from simulation.asking import ASKING_TOOLS, said_after
 from simulation.crowded import dwell, ended_in_time
 from simulation.forking import Forking, forks_invariants
 from simulation.hasty import hasty
@@ -112,6 +113,8 @@ class OwnWorld(Struct, kw_only=True):
     """Whether there are agents with hooks and variables."""
     has_approvals: bool = False
     """Whether its agents have tools that a person must approve."""
+    has_asking: bool = False
+    """Whether its agents have tools that ask a person."""
     has_crowd: bool = False
     """Whether its agents have a tool that keeps their place for long."""
     has_several: bool = False
@@ -146,7 +149,8 @@ class OwnWorld(Struct, kw_only=True):
         more += (dwell,) if self.has_crowd else ()
         more += (send_off,) if self.is_aging else ()
         more += (MATE,) if self.has_turns else ()
-        asking = self.approved.tools() if self.has_approvals else ()
+        asking: tuple[Any, ...] = self.approved.tools() if self.has_approvals else ()
+        asking += ASKING_TOOLS if self.has_asking else ()
         agents = [*_agents(model, (*more, *asking), asking), shop, hasty, self._watcher()]
         if self.has_raisers:
             agents.append(thrower)
@@ -208,6 +212,7 @@ class OwnWorld(Struct, kw_only=True):
             *((raised_alone, spawned_results_told) if self.has_raisers else ()),
             *(hooked_invariants(self.hooked) if self.has_hooks else ()),
             *(self.approved.invariants() if self.has_approvals else ()),
+            *((said_after,) if self.has_asking else ()),
             *(self.several.invariants() if self.has_several else ()),
             *(self.aging.invariants() if self.is_aging else ()),
             *(forks_invariants if self.has_forks else ()),
@@ -220,6 +225,8 @@ class OwnWorld(Struct, kw_only=True):
 
 
 def _answer(request: ModelRequest) -> ModelReply | Fault:
+    if request.purpose == "summary":
+        return reply("So far.")
     at, text = heard_program(request)
     label, _, program = text.partition(" ")
     done = sum(isinstance(m, AssistantMessage) for m in request.messages[at:])
@@ -274,6 +281,8 @@ def _call(name: str, step: Sequence[Any], request: ModelRequest) -> ToolCall | N
             | "refund"
             | "post"
             | "perhaps"
+            | "wonder"
+            | "ponder"
             | "dwell"
             | "send_off" as tool_name
         ]:

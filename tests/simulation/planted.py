@@ -15,10 +15,13 @@ from simulation.planted_turns import TURNS, WORLDS_OF_TURNS
 from hubbub.agents.definitions.variables import resolve
 from hubbub.agents.state.call_order import CallOrder
 from hubbub.agents.state.family import Family, with_results
+from hubbub.agents.state.fold import fold_all
+from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn import calls, endings, interpret
 from hubbub.agents.turn import intake as taking
 from hubbub.agents.turn.hook_events import HookEvent, hook_events_of
-from hubbub.agents.turn.signals import Decision
+from hubbub.agents.turn.prompt_endings import with_prompt_ends
+from hubbub.agents.turn.signals import Decision, Signal
 from hubbub.hub import events as e
 from hubbub.hub.addressing import Addressing
 from hubbub.hub.delivery.stream import EventStream
@@ -559,6 +562,38 @@ def child_left_behind() -> Iterator[None]:
         yield
 
 
+# ── what is remembered ───────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def ends_folded_last() -> Iterator[None]:
+    """What ends with a call is folded behind it, and recorded ahead of it."""
+
+    def behind(thread: Thread, decision: Decision, signal: Signal) -> Decision:
+        ended = with_prompt_ends(thread, decision, signal)
+        if decision.after is None or ended is decision:
+            return ended
+        ends = [each for each in ended.events if all(each is not x for x in decision.events)]
+        return structs.replace(ended, after=fold_all(decision.after, ends))
+
+    with patch.object(interpret, "with_prompt_ends", behind):
+        yield
+
+
+@contextmanager
+def summary_without_time() -> Iterator[None]:
+    """A summary is folded before it is known when it is recorded."""
+    with patch.object(interpret, "STAMPED", frozenset((e.SessionPrompt,))):
+        yield
+
+
+@contextmanager
+def words_answer_what_came_later() -> Iterator[None]:
+    """Of the clock alone it is known what was said before a question."""
+    with patch.object(Families, "seen_by", lambda *_: 0):
+        yield
+
+
 PLANTED: Final[Mapping[str, Plant]] = {
     plant.__name__: plant
     for plant in (
@@ -599,6 +634,9 @@ PLANTED: Final[Mapping[str, Plant]] = {
         keys_not_forked,
         children_report_to_the_old,
         child_left_behind,
+        ends_folded_last,
+        summary_without_time,
+        words_answer_what_came_later,
     )
 } | TURNS
 
