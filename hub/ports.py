@@ -344,7 +344,8 @@ class Ports:
     With a ``clock`` of your own nobody watches who holds the event loop, or holds up those who
     leave, unless you give a ``watch``: its seconds may not be the machine's.  ``threads``: how many
     plain functions, tools first of all, are at work at once in threads of their own
-    (``ThreadOffload``).
+    (``ThreadOffload``).  ``own_offload`` does what the library does itself, where that is not
+    ``offload`` as well.
     """
 
     __slots__ = (
@@ -362,12 +363,13 @@ class Ports:
         make_worker: Callable[[], Worker] = ThreadWorker,
         watch: LoopWatch | None = None,
         threads: int = THREADS,
+        own_offload: Offload | None = None,
     ) -> None:
         if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
             raise BadValue("threads", f"expected a number of at least 1, not {shown(threads)}")
         given = {
             "clock": clock, "ids": ids, "offload": offload, "secrets": secrets, "blobs": blobs,
-            "watch": watch,
+            "watch": watch, "own_offload": own_offload,
         }  # fmt: skip
         for name, port in given.items():
             if isinstance(port, type):
@@ -380,10 +382,10 @@ class Ports:
         self.clock: Clock = clock or SystemClock()
         self.ids: IdSource = ids or SystemIds()
         self._threads: tuple[ThreadOffload, ...] = ()
-        own = offload
+        own = own_offload or offload
         if offload is None or own is None:
             self._threads = ThreadOffload(threads), ThreadOffload(OWN_THREADS)
-            offload, own = self._threads
+            offload, own = offload or self._threads[0], own or self._threads[1]
         self.offload: Offload = offload
         self.own_offload: Offload = own
         """For what the library does itself, which waits for no function of a user's."""

@@ -1,4 +1,4 @@
-"""Ports for tests and simulation: the loop's own time, repeatable ids, no threads.
+"""Ports for tests and simulation: the loop's own time, repeatable ids, threads in lockstep.
 
 On a loop with virtual time (``trio.testing.MockClock(autojump_threshold=0)``) a run that sleeps
 for a day takes no time at all, and its events say that a day has passed.
@@ -12,6 +12,7 @@ import anyio
 import anyio.lowlevel
 
 from hubbub.hub.ports import Ports, SystemIds
+from hubbub.hub.tasks.lockstep_offload import LockstepOffload
 
 __all__ = ["EPOCH", "InlineOffload", "InlineWorker", "LoopClock", "virtual_ports"]
 
@@ -46,8 +47,8 @@ class LoopClock:
 
 
 class InlineOffload:
-    """Runs blocking functions on the loop itself: a thread's real time has no place in virtual
-    time."""
+    """Runs the library's own blocking functions on the loop itself: a thread's real time has no
+    place in virtual time, and these never need the loop."""
 
     async def run(self, fn: Callable[[], T]) -> T:
         await anyio.lowlevel.checkpoint()
@@ -74,5 +75,6 @@ class InlineWorker:
 def virtual_ports(seed: int = 0) -> Ports:
     """Ports that make a run repeatable: same seed, same ids."""
     return Ports(
-        clock=LoopClock(), ids=SystemIds(seed), offload=InlineOffload(), make_worker=InlineWorker
-    )
+        clock=LoopClock(), ids=SystemIds(seed), offload=LockstepOffload(),
+        own_offload=InlineOffload(), make_worker=InlineWorker,
+    )  # fmt: skip

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 import anyio.lowlevel
 
-__all__ = ["Held", "NoWatch", "ThreadWatch", "called_by_us"]
+__all__ = ["Held", "NoWatch", "ThreadWatch", "called_by_us", "called_in"]
 
 Held: TypeAlias = Callable[[str, str], object]
 """Takes the name of the function that holds the loop, and the file and line it has got to."""
@@ -75,13 +75,13 @@ def _watch(
             return
         if answered.wait(patience) or ended.is_set():
             continue
-        if (found := _called_in(thread)) is not None:
+        if (found := called_in(thread)) is not None:
             held(*found)
         while not (answered.wait(patience) or ended.is_set()):
             pass
 
 
-def _called_in(thread: int) -> tuple[str, str] | None:
+def called_in(thread: int) -> tuple[str, str] | None:
     """Name and place of the function that hubbub has called last in a thread, if it is at work."""
     innermost = sys._current_frames().get(thread)
     return called_by_us(reversed([*_outwards(innermost)]))

@@ -24,6 +24,7 @@ from hubbub.agents.model import CallDelta, Delta, Model, ModelReply, ModelReques
 from hubbub.hub.delivery.audience import Subscription
 from hubbub.hub.events import Event
 from hubbub.hub.hub import Hub
+from hubbub.hub.tasks.lockstep_offload import in_loop
 from hubbub.runtime.models.scripted import Fault as ScriptedFault
 from hubbub.runtime.models.scripted import ScriptedModel
 from hubbub.runtime.simulation.injection.line import Line, Send
@@ -41,6 +42,8 @@ __all__ = [
 ]  # fmt: skip
 
 UNKNOWN_TOOL: Final = "no_such_tool"
+_AFTER: Final = ("late", "crash")
+"""The faults that strike a tool when it has had its effect."""
 _NEED_CALLS: Final = ("bad_arguments", "duplicate_id")
 """They wait for a reply with calls."""
 
@@ -219,9 +222,11 @@ def _faulty(tool: Tool[..., Any], plan: Plan) -> Callable[..., Any]:
 
     @functools.wraps(tool.fn)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if (fault := struck()) is not None:
-            return _fail(fault, functools.partial(tool.fn, *args, **kwargs), tool, plan)
-        return tool.fn(*args, **kwargs)
+        if (fault := in_loop(struck)) is None:
+            return tool.fn(*args, **kwargs)
+        # What it does, it does here; what follows, in the loop.
+        done = tool.fn(*args, **kwargs) if fault.kind in _AFTER else None
+        return _fail(fault, lambda: done, tool, plan)
 
     return call
 
@@ -229,7 +234,7 @@ def _faulty(tool: Tool[..., Any], plan: Plan) -> Callable[..., Any]:
 async def _fail(
     fault: ToolFault, fn: Callable[[], Any], tool: Tool[..., Any], plan: Plan
 ) -> object:
-    if fault.kind in ("late", "crash"):
+    if fault.kind in _AFTER:
         value = fn()
         if inspect.isawaitable(value):
             value = await value

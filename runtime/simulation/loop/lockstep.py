@@ -16,10 +16,13 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from hubbub.hub.errors.copied import CopiedWhole
+from hubbub.hub.tasks.lockstep_offload import PATIENCE, LockstepOffload
 
-__all__ = ["MAX_THREAD_SECONDS", "Baton", "Lockstep", "LockstepThread", "StuckThread"]
+__all__ = [
+    "MAX_THREAD_SECONDS", "Baton", "Lockstep", "LockstepThread", "StuckThread", "WatchedOffload",
+]  # fmt: skip
 
-MAX_THREAD_SECONDS: Final = 60.0
+MAX_THREAD_SECONDS: Final = PATIENCE
 """Real seconds after which a thread that neither asks for anything nor is done is stuck."""
 
 _LOOPS: Final = ("trio", "anyio", "hubbub.runtime.simulation.loop.seeded", __name__)
@@ -30,10 +33,28 @@ class StuckThread(CopiedWhole, AssertionError):
 
     def __init__(self, who: str, seconds: float) -> None:
         super().__init__(
-            f"the thread that {who} has begun still works after {seconds:g} s of real time; "
+            f"the thread of {who} still works after {seconds:g} s of real time; "
             "the simulation stands still meanwhile, so a thread must not wait for what other "
             "tasks do: give the simulation a stand-in for it"
         )
+
+
+class WatchedOffload(LockstepOffload):
+    """Threads for the plain functions of a world, which is wrong if one of them is stuck: what the
+    tool then raises is an answer to its model."""
+
+    def __init__(self) -> None:
+        super().__init__(self._note, MAX_THREAD_SECONDS)
+        self._stuck: StuckThread | None = None
+
+    def check(self) -> None:
+        """Raise ``StuckThread`` if one was."""
+        if self._stuck is not None:
+            raise self._stuck
+
+    def _note(self, who: str, seconds: float) -> StuckThread:
+        self._stuck = StuckThread(who, seconds)
+        return self._stuck
 
 
 class LockstepThread:

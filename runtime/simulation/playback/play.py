@@ -28,6 +28,7 @@ from hubbub.hub.events import Event
 from hubbub.hub.hub import Hub
 from hubbub.hub.ports import Ports, SystemIds
 from hubbub.hub.store.memory import MemoryJournal
+from hubbub.hub.tasks.lockstep_offload import LockstepOffload
 from hubbub.hub.virtual import InlineOffload, InlineWorker, LoopClock
 from hubbub.runtime.loading.agents import CannotLoad, LoadedAgents, load_agents
 from hubbub.runtime.runtime import Runtime
@@ -122,7 +123,7 @@ class _Player:
         self._next = 0
         self._ports = Ports(
             clock=LoopClock(recording.began), ids=SystemIds(OTHER_IDS + seed),
-            offload=InlineOffload(), make_worker=InlineWorker,
+            offload=LockstepOffload(), own_offload=InlineOffload(), make_worker=InlineWorker,
             blobs=RecordedBlobs(recording.contents),
         )  # fmt: skip
         self._replies = Replies(recording, self._ports.clock, self._reach)

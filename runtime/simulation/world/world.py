@@ -7,7 +7,7 @@
     print(*world.history.trace(), sep="\\n")
 
 To be run by ``run_seeded``; ``simulate`` does that and checks what came of it.  Hub, runtime and
-store are the real ones.  Time is virtual, ids come from the seed, and nothing runs in threads.
+store are the real ones.  Time is virtual, ids come from the seed, threads work while it stands.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +35,7 @@ from hubbub.runtime.simulation.injection.line import Line
 from hubbub.runtime.simulation.injection.plan import Plan
 from hubbub.runtime.simulation.injection.wrappers import wrap_model, wrap_tool
 from hubbub.runtime.simulation.loop.asyncio_only import AsyncioWatch
+from hubbub.runtime.simulation.loop.lockstep import WatchedOffload
 from hubbub.runtime.simulation.loop.seeded import check_seed
 from hubbub.runtime.simulation.story.arguments import (
     check_agents,
@@ -93,24 +94,23 @@ class World:
         store: StoreName = "memory",
         workers: int | None = None,
     ) -> None:
-        setup = setup_of(setup)
+        self.setup: Final = setup_of(setup)
         check_seed(seed)
         count = check_workers(workers, faults, store)
-        check_world(setup, faults, store)
-        self.setup: Final = setup
+        check_world(self.setup, faults, store)
         self.history = History(seed=seed, faults=tuple(faults), store=store, workers=count)
         self.plan = Plan(faults, LoopClock(), on_request=self._asked)
         self.clock: Clock = self.plan.clock
+        self._functions = WatchedOffload()
         ports = Ports(
-            clock=self.clock, ids=SystemIds(seed), offload=InlineOffload(),
-            make_worker=InlineWorker,
+            clock=self.clock, ids=SystemIds(seed), offload=self._functions,
+            own_offload=InlineOffload(), make_worker=InlineWorker,
         )  # fmt: skip
-        wrapped = setup.wrapped(self._can_die, lambda tool: wrap_tool(tool, self.plan))
+        wrapped = self.setup.wrapped(self._can_die, lambda tool: wrap_tool(tool, self.plan))
         self._asyncio = AsyncioWatch()
         given = wrapped, ports, self.plan, self.history, faults, self._asyncio.listen
-        self._processes = (
-            Processes(*given) if count is None else SharedProcesses(*given, count=count)
-        )
+        kind = Processes if count is None else partial(SharedProcesses, count=count)
+        self._processes: Processes = kind(*given)
         self._line = Line(self.plan)
         self._never_rests = bool(setup.schedules) or count is not None
         self._keys: set[str] = set()
@@ -155,6 +155,7 @@ class World:
             finally:
                 self._end_log()
         if exc is None:
+            self._functions.check()
             self._asyncio.check(self.history.logged)
         return is_handled
 

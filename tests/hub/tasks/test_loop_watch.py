@@ -152,9 +152,9 @@ def test_code_that_hubbub_has_not_called_is_not_warned_of(loop: str, told: Told)
         async with Hub(ports=watched()):
             assert looked.wait(20)
 
-    called_in = loop_watch._called_in
+    called_in = loop_watch.called_in
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop_watch, "_called_in", look)
+        patch.setattr(loop_watch, "called_in", look)
         anyio.run(main, backend=loop)
     assert not told.lines
 
