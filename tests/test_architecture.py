@@ -20,6 +20,7 @@ PORTS = {
     "hub/ports.py",
     "hub/tasks/kept_threads.py",
     "hub/tasks/loop_watch.py",
+    "hub/tasks/lockstep_offload.py",
     "hub/tasks/offload.py",
     "hub/virtual.py",
 }
@@ -224,7 +225,8 @@ def _is_driver(path: Path, node: ast.ExceptHandler) -> bool:
     hands whatever is raised in it to the task that waits for it."""
     code = ast.unparse(node)
     return (name_of(path) == "hub/tasks/stepped.py" and "throw(" in code) or (
-        name_of(path) in ("hub/ports.py", "hub/tasks/offload.py") and "errors.append(error)" in code
+        name_of(path) in ("hub/ports.py", "hub/tasks/offload.py", "hub/tasks/lockstep_offload.py")
+        and "errors.append(error)" in code
     )
 
 

@@ -136,23 +136,23 @@ class _Asked:
     def __init__(self, act: Callable[[], Any], is_async: bool) -> None:
         self._act = act
         self._is_async = is_async
-        self._answers: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+        self._answers: SimpleQueue[tuple[Any, list[BaseException]]] = SimpleQueue()
 
     async def answer(self) -> None:
         """Do it.  Whatever is raised, cancellation too, is the thread's, which ends by it."""
-        value, raised = None, None
+        value, errors = None, []
         try:
             value = self._act()
             if self._is_async:
                 value = await value
         except BaseException as error:
-            raised = error
-        self._answers.put((value, raised))
+            errors.append(error)
+        self._answers.put((value, errors))
 
     def take(self) -> Any:
-        value, raised = self._answers.get()
-        if raised is not None:
-            raise raised
+        value, errors = self._answers.get()
+        if errors:
+            raise errors.pop()
         return value
 
 
