@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, Self, TypeVarTuple, Unpack
 import anyio
 
 from hubbub.channels.channel import Channel, ChannelContext, KeptPlace
+from hubbub.hub.delivery.listening import next_of
 from hubbub.hub.delivery.patterns import Patterns
 from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.errors import BadValue
@@ -168,7 +169,7 @@ class Attachment:
 
     async def _attend(self) -> None:
         name = self.channel.name
-        async for event in self._stream:
+        while (event := await next_of(self._stream)) is not None:
             if isinstance(event, ChannelError) and event.channel == name:
                 continue
             if isinstance(event, HubGap):

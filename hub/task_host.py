@@ -31,7 +31,7 @@ from hubbub.hub.tasks.cancelling import (
     outlast,
 )
 from hubbub.hub.tasks.light import Cancellable, LightTasks, Work
-from hubbub.hub.tasks.outermost import start_in
+from hubbub.hub.tasks.outermost import start_bystander, start_in
 from hubbub.hub.tasks.raised import exit_in, is_of, is_plain_cancellation, uncontained
 from hubbub.hub.tasks.waits import REMEDY, held_up_by, telling
 
@@ -107,6 +107,11 @@ class TaskHost:
         even be cancelled."""
         return self._task is not None and not self._task.done() and self.home.has_ended
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether the program is being ended, and its tasks with it."""
+        return self._is_ending()
+
     def _is_ending(self) -> bool:
         """Whether the program is being ended, by a task of this host or by any other."""
         bystander = self._bystander
@@ -149,7 +154,7 @@ class TaskHost:
                 self._context.run(library.set, "asyncio")
             self._context.run(ENDING.set, self._is_ending)
             entered = anyio.Event()
-            self._bystander = asyncio.create_task(self._ended.wait(), name="hubbub bystander")
+            self._bystander = start_bystander(self._ended.wait())
             self._task = asyncio.create_task(self._hold(entered), name="hubbub")
             self._task.add_done_callback(partial(_set_both, entered, self._ended))
             try:
@@ -172,7 +177,7 @@ class TaskHost:
                 self._group = group
                 entered.set()
                 try:
-                    await self._leave.wait()
+                    await self._stay(group)
                 finally:
                     group.cancel_scope.cancel()
                     await light.aclose()
@@ -183,6 +188,18 @@ class TaskHost:
                 raise
         finally:
             self._group = None
+
+    async def _stay(self, group: TaskGroup) -> None:
+        """Return when the host is left, and not because somebody has cancelled the task."""
+        assert self._leave is not None and self._task is not None
+        while not self._leave.is_set():
+            try:
+                await self._leave.wait()
+            except asyncio.CancelledError:
+                if self._is_ending() or group.cancel_scope.cancel_called:
+                    raise
+                while self._task.cancelling():
+                    self._task.uncancel()
 
     def start(
         self,

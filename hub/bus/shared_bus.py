@@ -62,7 +62,7 @@ class MemoryBus:
 
     def open(self, hear: Hear, tasks: TaskHost) -> None:
         self._tasks, self._news = tasks, anyio.Event()
-        tasks.start(self._serve(hear), name="hubbub bus")
+        tasks.start(self._serve(hear), name="hubbub bus", steady=True)
         self._shared.join(self)
 
     def publish(self, topic: Topic, frame: bytes) -> None:
@@ -87,7 +87,9 @@ class MemoryBus:
             self._arrive(topic, frame)
         elif tasks.is_open:
             self._late += 1
-            tasks.start(self._bring_late(topic, frame, seconds), name="hubbub late frame")
+            tasks.start(
+                self._bring_late(topic, frame, seconds), name="hubbub late frame", steady=True
+            )
 
     async def _bring_late(self, topic: Topic, frame: bytes, seconds: float) -> None:
         try:

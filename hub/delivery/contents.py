@@ -77,7 +77,7 @@ class ContentsUnderWay:
             self._release(contents)
         else:
             put = partial(self._put, event.root_run_id, contents)
-            self._tasks.start(put(), name="hubbub contents")
+            self._tasks.start(put(), name="hubbub contents", steady=True)
 
     async def get(self, root_run_id: str, digest: str) -> bytes | None:
         """A content of a tree of runs; ``None`` where it is not kept."""

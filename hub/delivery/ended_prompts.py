@@ -125,7 +125,7 @@ class EndedPrompts:
             return Receipt("rejected", reason or (ELSEWHERE if is_elsewhere else UNKNOWN))
         receipt = Receipt()
         self._looked_up.add(receipt)
-        self._tasks.start(self._look_up(reply, receipt), name="hubbub reply")
+        self._tasks.start(self._look_up(reply, receipt), name="hubbub reply", steady=True)
         return receipt
 
     async def check_here(self, address: str) -> None:

@@ -26,7 +26,11 @@ def settle_interruption(
         items = (event for event in commit.written if event.lane == "in")
         elsewhere = {x.run_id: x.seq for x in items if not sharing.owns(x.root_run_id)}
     if elsewhere and tasks.is_open:
-        tasks.start(_settle_later(receipt, commit, owner, elsewhere), name="hubbub interruption")
+        tasks.start(
+            _settle_later(receipt, commit, owner, elsewhere),
+            name="hubbub interruption",
+            steady=True,
+        )
         return
     delivery = commit.deliveries[0]
     reached = [each for run in delivery.run_ids for each in owner.interrupted_with(run)]

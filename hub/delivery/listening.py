@@ -21,11 +21,11 @@ from hubbub.hub.events import CATALOGUE, Event, HubGap
 from hubbub.hub.events.codec import event_as
 from hubbub.hub.logs import log
 from hubbub.hub.tasks.callables import function_problem
-from hubbub.hub.tasks.raised import is_contained
+from hubbub.hub.tasks.raised import is_contained, is_of
 from hubbub.hub.texts import check_labels
 from hubbub.hub.values import check_counts
 
-__all__ = ["Handler", "Listeners", "patterns_of"]
+__all__ = ["Handler", "Listeners", "next_of", "patterns_of"]
 
 Handler: TypeAlias = Callable[[Event], Any]
 """What a subscription calls with each event; awaited if it is async (``callables``)."""
@@ -105,7 +105,7 @@ class Listeners:
 
     async def _consume(self, stream: EventStream[Any], handler: Handler) -> None:
         async with stream:
-            async for event in stream:
+            while (event := await next_of(stream)) is not None:
                 try:
                     answer = handler(event)
                     if inspect.isawaitable(answer):
@@ -114,6 +114,17 @@ class Listeners:
                     if not is_contained(error):
                         raise
                     self._dispatcher.report(error, event, handler, stream.subscription.by)
+
+
+async def next_of(stream: EventStream[Any]) -> Any:
+    """What comes next, ``None`` at the end.  For a task that is the hub's: where somebody cancels
+    it who is none of its scopes, it goes on; cancelled in a handler, that handler has failed."""
+    while True:
+        try:
+            return await anext(stream, None)
+        except BaseException as error:
+            if is_of(error, Exception) or not is_contained(error):
+                raise
 
 
 def _of_kinds(handler: Handler, kinds: tuple[type[Event], ...]) -> Handler:

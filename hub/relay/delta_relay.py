@@ -144,7 +144,7 @@ class DeltaRelay:
         self._due.set()
         if not self._is_at_work and self._is_open:
             self._is_at_work = True
-            self._tasks.start(self._serve(), name="hubbub deltas")
+            self._tasks.start(self._serve(), name="hubbub deltas", steady=True)
 
     async def _serve(self) -> None:
         while True:
@@ -185,7 +185,7 @@ class DeltaRelay:
             dispatcher.hearing = self
         if wanted and not self._is_beating:
             self._is_beating = True
-            self._tasks.start(self._beat(), name="hubbub deltas beat")
+            self._tasks.start(self._beat(), name="hubbub deltas beat", steady=True)
 
     def _say(self, wanted: Interest, *, asks: bool = False) -> None:
         self._said = wanted

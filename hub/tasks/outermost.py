@@ -24,7 +24,7 @@ from anyio.abc import TaskGroup
 
 from hubbub.hub.tasks.cancelling import is_being_cancelled, is_on_asyncio
 
-__all__ = ["awaited_here", "start_in", "start_on"]
+__all__ = ["awaited_here", "start_bystander", "start_in", "start_on"]
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ def start_in(
     The one way in which the library starts a task that may run anybody's code.  A task factory of
     the loop's owner has no part in these tasks.  ``within``: coroutines that ``coroutine`` is to
     await.  A loop that ends cancels tasks before their first step; these are then closed, too.
-    A ``steady`` task awaits no code of users'; plain listeners that it calls cannot cancel it.
+    A ``steady`` task awaits no code of users', and only scopes and a loop that ends cancel it.
     ``on_asyncio``: whose loop it is, for who knows it.
     """
     if not (is_on_asyncio() if on_asyncio is None else on_asyncio):
@@ -68,6 +68,11 @@ def start_on(
     return _task(_Outermost, (), loop, coroutine, **options)
 
 
+def start_bystander(work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+    """Start a task that is cancelled by nobody but a loop that ends."""
+    return _Bystander(work, loop=asyncio.get_running_loop(), name="hubbub bystander")
+
+
 def _task(
     kind: "type[_Outermost]",
     within: tuple[Any, ...],
@@ -77,6 +82,13 @@ def _task(
 ) -> "asyncio.Task[Any]":
     outermost: Any = kind(coroutine, within)
     return asyncio.Task(outermost, loop=loop, **options)
+
+
+class _Bystander(asyncio.Task[Any]):
+    def cancel(self, msg: Any | None = None) -> bool:
+        # Who ends a loop cancels all its tasks from outside, and then runs it until they have
+        # ended.  Code in the loop may do that, too, to tasks that it does not know.
+        return not self.get_loop().is_running() and super().cancel(msg)
 
 
 class _Outermost:
@@ -112,32 +124,79 @@ class _Outermost:
 
 
 class _Steady(_Outermost):
-    """One whose task goes on where a function that it has called cancels it.
+    """One whose task goes on where somebody cancels it who is none of its scopes.
 
-    step ──► the function cancels the task ──► what is waited for is held back for one step
-         ──► the cancellation comes, and ends here ──► the task waits for what was held back
+    the task is cancelled ──► what it waits for is not ──► at its next step it is known who did it:
+        a scope, or a loop that ends ──► what it waits for is cancelled, and the coroutine told
+        anybody else ─────────────────► the task waits for the same again
+
+    That is a function that it has called, or code that cancels all tasks that it finds.
     """
 
-    __slots__ = ("_held",)
+    __slots__ = ("_wanted",)
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], within: tuple[Any, ...]) -> None:
         super().__init__(coroutine, within)
-        self._held: list[Any] = []
+        self._wanted: asyncio.Future[Any] | None = None
         self.send = self._step
 
     def _step(self, value: Any) -> Any:
-        wanted = self._coroutine.send(value)
-        if getattr(asyncio.current_task(), "_must_cancel", False) and not is_being_cancelled():
-            self._held.append(wanted)
-            return None
-        return wanted
+        return self._waits_for(self._coroutine.send(value))
+
+    def _waits_for(self, wanted: Any) -> Any:
+        self._wanted = wanted
+        return None if wanted is None else _Kept(wanted)
 
     def throw(self, error: BaseException, *_: object) -> Any:
-        if self._held:
-            wanted = self._held.pop()
-            if isinstance(error, asyncio.CancelledError) and not is_being_cancelled():
-                return wanted
-        return super().throw(error)
+        if isinstance(error, asyncio.CancelledError):
+            wanted = self._wanted
+            # The future itself may have been cancelled: that is told, like all that it holds.
+            if (wanted is None or not wanted.cancelled()) and not is_being_cancelled():
+                return self.send(None) if wanted is None else self._waits_for(wanted)
+            if wanted is not None:
+                wanted.cancel(*error.args)
+        elif isinstance(error, GeneratorExit):
+            return self.send(None)
+        return self._waits_for(super().throw(error))
+
+
+class _Kept:
+    """A future as a task sees it that may be cancelled by anybody: the future then is not."""
+
+    __slots__ = (
+        "_args", "_asyncio_future_blocking", "_context", "_future", "_is_cancelled", "_wake",
+        "get_loop",
+    )  # fmt: skip
+
+    def __init__(self, future: "asyncio.Future[Any]") -> None:
+        self._asyncio_future_blocking = True
+        future._asyncio_future_blocking = False
+        self._future = future
+        self._is_cancelled = False
+        self.get_loop = future.get_loop
+
+    def add_done_callback(
+        self, fn: Callable[[Any], object], /, *, context: Context | None = None
+    ) -> None:
+        self._wake, self._context = fn, context
+        self._future.add_done_callback(fn, context=context)
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        if self._is_cancelled:
+            return True
+        if self._future.done():
+            return False
+        self._is_cancelled = True
+        self._args = () if msg is None else (msg,)
+        self._future.remove_done_callback(self._wake)
+        self.get_loop().call_soon(self._wake, self, context=self._context)
+        return True
+
+    def done(self) -> bool:
+        return self._is_cancelled or self._future.done()
+
+    def result(self) -> None:
+        raise asyncio.CancelledError(*self._args)
 
 
 Coroutine.register(_Outermost)

@@ -87,7 +87,7 @@ class McpServers:
         """Connect; ``say`` emits what is to be known of it."""
         self._say = say
         for name, each in self._connections.items():
-            task = self._hub.tasks.start(each.run(), name=f"hubbub mcp {name}")
+            task = self._hub.tasks.start(each.run(), name=f"hubbub mcp {name}", steady=True)
             self._tasks.append(task)
 
     async def settled(self, servers: tuple[McpServer, ...]) -> None:

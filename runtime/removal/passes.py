@@ -124,7 +124,7 @@ class RetentionPasses:
         """Make passes from now on, until ``stop``, or until the hub is closed."""
         self.removed.since = self._clock.now()
         self._hub.removed = self.removed
-        self._task = self._hub.tasks.start(self._run(), name="hubbub retention")
+        self._task = self._hub.tasks.start(self._run(), name="hubbub retention", steady=True)
 
     def stop(self) -> None:
         """Make no more; idempotent.  What is on its way to the store is written."""

@@ -217,7 +217,7 @@ class LastingPrompts:
             expire = partial(self._expire, kept)
             self._timers[kept.prompt_id] = self._services.timers.after(seconds, expire)
         if self._denies_unattended:
-            hub.tasks.start(self._deny_unattended(kept), name="hubbub unattended")
+            hub.tasks.start(self._deny_unattended(kept), name="hubbub unattended", steady=True)
 
     async def _deny_unattended(self, kept: LastingPrompt) -> None:
         """Refuse what is asked below a root that no person talks with."""

@@ -405,7 +405,7 @@ class _Served:
         """Note how the session ends that the last fire has caused."""
         self._stop_watching()
         self._watching = anyio.CancelScope()
-        start_in(self._group, self._note_outcome(self._watching, self._note.run_id))
+        start_in(self._group, self._note_outcome(self._watching, self._note.run_id), steady=True)
 
     def _stop_watching(self) -> None:
         if self._watching is not None:

@@ -174,7 +174,7 @@ class Loader:
         if run_id in self.loading or self._trials.is_held(run_id):
             return
         self.loading[run_id] = []
-        self._hub.tasks.start(self._load(run_id, is_overtaken, only_ends), name=run_id)
+        self._hub.tasks.start(self._load(run_id, is_overtaken, only_ends), name=run_id, steady=True)
 
     async def _load(self, run_id: str, is_overtaken: bool, only_ends: bool) -> None:
         journal = self._hub.journal

@@ -93,7 +93,7 @@ class OwnedTrees:
             taken_up = anyio.Event()
             self._loader.arriving.update(dict.fromkeys(root_run_ids, taken_up))
             claim = self._begin_with(tuple(root_run_ids), taken_up)
-            self._hub.tasks.start(claim, name="hubbub claim")
+            self._hub.tasks.start(claim, name="hubbub claim", steady=True)
 
     def came_in(self, tree: FoundTree) -> None:
         """A tree is on record whole, that was not there: go on with it, where that is for this
@@ -193,7 +193,7 @@ class OwnedTrees:
         if isinstance(item, e.SessionLimits) and item.limits is not None:
             if (item.run_id, item.seq) not in self._learned:
                 learning = self._learn(item, item.limits)
-                self._hub.tasks.start(learning, name="hubbub limits")
+                self._hub.tasks.start(learning, name="hubbub limits", steady=True)
                 return False
             self._learned.discard((item.run_id, item.seq))
         return True
@@ -224,7 +224,7 @@ class OwnedTrees:
                 roots.append(root)
         if roots:
             self._is_moving = True
-            self._hub.tasks.start(self._move(roots), name="hubbub hand-over")
+            self._hub.tasks.start(self._move(roots), name="hubbub hand-over", steady=True)
 
     async def _move(self, roots: Sequence[str]) -> None:
         try:
@@ -268,7 +268,7 @@ class OwnedTrees:
         if sharing is not None and tasks.is_open and not self._hub.is_closed:
             sharing.offer((), 0)
             self._given = tuple(sharing.trees())
-            tasks.start(self._leave(sharing), name="hubbub hand-over")
+            tasks.start(self._leave(sharing), name="hubbub hand-over", steady=True)
 
     async def _leave(self, sharing: Sharing) -> None:
         await sharing.hand_over(self._given)

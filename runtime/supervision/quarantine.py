@@ -153,7 +153,7 @@ class Quarantine:
     def opened(self) -> None:
         """The runtime is open: its user listens from his next turn on."""
         if self._kept:
-            self._hub.tasks.start(self._emit_kept(), name="hubbub boot")
+            self._hub.tasks.start(self._emit_kept(), name="hubbub boot", steady=True)
         else:
             self._is_open = True
 

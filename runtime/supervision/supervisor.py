@@ -149,7 +149,7 @@ class Supervisor:
         for run_id in run_ids:
             self.enqueue(run_id, None)
         if self._ready.held and self._capacity.is_full:
-            self._hub.tasks.start(self._end_first(run_ids), name="hubbub endings")
+            self._hub.tasks.start(self._end_first(run_ids), name="hubbub endings", steady=True)
 
     async def _end_first(self, run_ids: Sequence[str]) -> None:
         journal = self._hub.journal

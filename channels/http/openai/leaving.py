@@ -44,7 +44,7 @@ class Leaving:
         """A client has left before its answer was there."""
         if question.is_thrown_away and not self._hub.is_closed:
             name = f"grace of {question.run_id}"
-            self._hub.tasks.start(self._interrupt(question), name=name)
+            self._hub.tasks.start(self._interrupt(question), name=name, steady=True)
 
     async def _interrupt(self, question: ClientQuestion) -> None:
         hub, run_id = self._hub, question.run_id

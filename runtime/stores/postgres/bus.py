@@ -75,7 +75,7 @@ class PostgresBus:
     def open(self, hear: Hear, tasks: TaskHost) -> None:
         self._tasks = tasks
         self._scope = anyio.CancelScope()  # Needs an event loop, which a store is made without.
-        tasks.start(self._live(hear), name="hubbub bus")
+        tasks.start(self._live(hear), name="hubbub bus", steady=True)
 
     def publish(self, topic: Topic, frame: bytes) -> None:
         if topic == "wants":
@@ -191,7 +191,7 @@ class PostgresBus:
         try:
             db.send_query_params(statement.encode(), values)
             if db.flush():
-                self._tasks.start(self._flush(db), name="hubbub bus flush")
+                self._tasks.start(self._flush(db), name="hubbub bus flush", steady=True)
         except psycopg.Error:
             self._scope.cancel()
 

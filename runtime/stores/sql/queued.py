@@ -44,6 +44,12 @@ MAX_DRAFTS: Final = 100
 PATIENCE: Final = 100
 """Batches for which a snapshot waits where there is always more to write."""
 
+CUT_OFF: Final = (
+    "the store's task was cancelled by a cancel scope that is not its own: a plain listener has "
+    "left one open, as a timeout in a generator that it keeps; close it there, and open the store "
+    "anew"
+)
+
 
 class QueuedStore(SqlReads):
     """The queue of a store, and the order in which it reports."""
@@ -62,6 +68,8 @@ class QueuedStore(SqlReads):
         self._workers: list[Worker] = []
         self._tasks = TaskHost()
         self._queue: deque[Operation] = deque()
+        self._batch: Sequence[Operation] = ()
+        """What is being written."""
         self._under_way = 0
         """Operations that have left the queue, and whose submitters are not told yet."""
         self._over = 0
@@ -228,7 +236,18 @@ class QueuedStore(SqlReads):
             await self._write_on()
         finally:  # Cut off or done: nobody waits for it any more.
             self._is_attended = False
+            if self._is_open and not self._tasks.is_ending:
+                self._cut_off()
             self._tell_written()
+
+    def _cut_off(self) -> None:
+        """A cancel scope that is not the library's has ended the task: nobody is to wait."""
+        self.failure = CUT_OFF
+        log.error("store.failed", problem=self.failure)
+        batch, left = self._batch, tuple(self._queue)
+        self._queue.clear()
+        self._over += len(left)
+        self._tell_submitters((*batch, *left))
 
     def _tell_written(self) -> None:
         if self._told is not None:
@@ -259,7 +278,9 @@ class QueuedStore(SqlReads):
         batch = [self._queue.popleft() for _ in range(count)]
         self._under_way += count
         try:
+            self._batch = batch
             await self._apply(batch)
+            self._batch = ()
             await self._announce(batch)
         finally:  # Cut off or done: who flushes waits for no other batch.
             self._under_way -= count

@@ -135,7 +135,9 @@ class SqliteStore(QueuedStore):
             self._tasks.start(mirroring, name="hubbub mirror", lives_on=True)
             await self._mirror.begun.wait()
         if self._check is not None:
-            self._tasks.start(self._check_indexes(self._check), name="hubbub index check")
+            self._tasks.start(
+                self._check_indexes(self._check), name="hubbub index check", steady=True
+            )
             self._check = None
 
     async def _check_indexes(self, check: IndexCheck) -> None:
