@@ -222,8 +222,9 @@ class Attachment:
     # ── what goes wrong ──────────────────────────────────────────────────────────────────────
 
     def _report(self, error: BaseException, during: str, event: Event | None = None) -> None:
-        name, kind = self.channel.name, class_name_of(error)
+        name = self.channel.name
         mask = self._hub.masker(event.run_id if event is not None else "")
+        kind = mask(class_name_of(error))
         log.error(
             "channel.failed", channel=name, during=during, error=kind, exc_info=mask.error(error)
         )

@@ -243,7 +243,7 @@ class HttpApp:
             return Refusal("store-failed", f"store {self.hub.journal.name} has failed")
         mask = self.hub.masker()
         log.error(
-            "http.failed", path=scope.get("path", ""), error=class_name_of(error),
+            "http.failed", path=scope.get("path", ""), error=mask(class_name_of(error)),
             exc_info=mask.error(error),
         )  # fmt: skip
         return Refusal("internal-error", "see the log of the program")

@@ -413,14 +413,15 @@ class Dispatcher:
         """A listener raised: log it, tell it once, and continue."""
         name = words_of(getattr(listener, "__qualname__", None) or listener)
         mask = self.masker(event.run_id, by)
+        kind = mask(class_name_of(error))
         log.error(
-            "listener.failed", listener=name, event_type=event.type, error=class_name_of(error),
+            "listener.failed", listener=name, event_type=event.type, error=kind,
             exc_info=mask.error(error),
         )  # fmt: skip
         if event.type == HubErrorEvent.type or self.is_closed:
             return
         report = HubErrorEvent(
-            error=mask(words_of(error), 2000), error_type=class_name_of(error), listener=name,
+            error=mask(words_of(error), 2000), error_type=kind, listener=name,
             during=event.type, at=self.ports.clock.now(), run_id=event.run_id,
             root_run_id=event.root_run_id, parent_run_id=event.parent_run_id, agent=event.agent,
         )  # fmt: skip

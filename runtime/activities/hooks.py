@@ -61,11 +61,11 @@ async def _run(hook: Hook, state: "ThreadState", value: Any, run_id: str) -> Any
         # than any other error.
         if activated_in(error) is None and not is_contained(error):
             raise
-        problem = f"it raised {class_name_of(error)}"
+        mask = state.masker()
+        problem = mask(f"it raised {class_name_of(error)}")
         log.error(
-            "hook.failed", hook=hook.id, point=hook.point, run_id=run_id,
-            exc_info=state.masker().error(error),
-        )  # fmt: skip
+            "hook.failed", hook=hook.id, point=hook.point, run_id=run_id, exc_info=mask.error(error)
+        )
     if problem:
         log.warning("hook.ignored", hook=hook.id, point=hook.point, run_id=run_id, why=problem)
         return value

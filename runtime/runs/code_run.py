@@ -227,11 +227,11 @@ class CodeRun:
             return  # The hub closed under the agent: the next boot continues.
         if is_of(error, Exception):  # Of others its caller would be ended, too.
             self.services.returns.keep_error(self.lane.run_id, error)
-        if self.is_over:
-            log.info("error.dropped", run_id=self.lane.run_id, error=class_name_of(error))
-            return
         mask = self.masker()
-        kind, words = class_name_of(error), words_of(error)
+        kind, words = mask(class_name_of(error)), words_of(error)
+        if self.is_over:
+            log.info("error.dropped", run_id=self.lane.run_id, error=kind)
+            return
         failure = e.AgentFailed(error=mask(words, 2000), error_type=kind)
         reason = mask(f"{kind}: {words}", 2000)
         self.end("failed", reason=reason, failure=failure, exc_info=mask.error(error))

@@ -159,8 +159,8 @@ class ModelRun(Resting):
         self._services.returns.keep_error(self.lane.run_id, error)
         if self.mail.control:
             self.signals += (self._taken("control"),)
-        words = self._keeper.masker(self.lane.run_id)(words_of(error))
-        self._finish(LoopFailed(words, class_name_of(error)))
+        mask = self._keeper.masker(self.lane.run_id)
+        self._finish(LoopFailed(mask(words_of(error)), mask(class_name_of(error))))
 
     def meet_limits(self, *, is_here: bool = True) -> None:
         """Limits may have come, or changed, of a run that ``is_here`` or has just come back."""

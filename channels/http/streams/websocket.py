@@ -229,7 +229,8 @@ class SocketSession:
 
     def _defect(self, error: Exception) -> Refusal:
         mask = self._hub.masker()
-        log.error("socket.failed", error=class_name_of(error), exc_info=mask.error(error))
+        kind = mask(class_name_of(error))
+        log.error("socket.failed", error=kind, exc_info=mask.error(error))
         return Refusal("internal-error", "see the log of the program")
 
     # ── commands of the hub ──────────────────────────────────────────────────────────────────
