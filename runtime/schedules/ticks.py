@@ -32,6 +32,7 @@ Rules of clocks that are set
   before the schedule was first seen is not missed when a clock comes back to its right time.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -72,6 +73,10 @@ _FIRST: Final = (datetime.min.replace(tzinfo=UTC) + timedelta(days=2) - EPOCH) /
 )
 _LAST: Final = LAST_MOMENT - 2 * 86_400_000_000
 """Between these two, in µs, every timezone has a date for each moment.  No tick lies outside."""
+
+_DIGITS: Final = re.compile(r"\d+")
+_MAX_DIGITS: Final = 4
+"""Digits of a number in an expression: no field has a value with more than two."""
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 _SECOND: Final = timedelta(seconds=1)
@@ -339,6 +344,8 @@ def _check(expression: str) -> None:
     except ImportError:
         raise MissingExtra("Cron", "schedules") from None
     try:
+        if max(map(len, _DIGITS.findall(expression)), default=0) > _MAX_DIGITS:
+            raise CronSimError("a number in it is too large")
         _simulate(expression, EPOCH)
     except CronSimError as error:
         problem = f"{shown(expression)}: {str(error).lower()}; write one such as '30 2 * * *'"

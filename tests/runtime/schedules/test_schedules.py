@@ -1032,6 +1032,18 @@ def test_all_problems_of_schedules_are_named_at_once() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "number", ["0" * 5_000, "9" * 5_000, "*/99999999999", "1-00059", "1,12345"]
+)
+@pytest.mark.parametrize("field", range(6))
+def test_an_expression_with_a_number_that_no_field_can_have_is_refused(
+    number: str, field: int
+) -> None:
+    expression = " ".join(number if each == field else "*" for each in range(6))
+    with pytest.raises(DefinitionError, match=r"expression: .*a number in it is too large"):
+        Runtime([Worker().agent], store="memory", schedules=[cron(expression=expression)])
+
+
 @pytest.mark.spec("P-16")
 @pytest.mark.parametrize("interval", [0, -1, 1e-9, 0.99, 1e400, float("nan"), True, "5", 10**400])
 def test_a_heartbeat_that_beats_more_than_once_a_second_is_refused(interval: Any) -> None:
