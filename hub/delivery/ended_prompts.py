@@ -16,6 +16,8 @@ from typing import Final, Protocol, TypeAlias
 
 from hubbub.hub.delivery.pending_prompt import (
     ANSWERED,
+    APPROVED,
+    DENIED,
     EXPIRED,
     PendingPrompt,
     problem_of,
@@ -83,6 +85,15 @@ def is_uuid(address: str) -> bool:
     return len(address) == 36 and address[8] == address[13] == address[18] == address[23] == "-"
 
 
+def why_not_again(end: str) -> str:
+    """Why nobody can reply any more to a prompt that has ended so.
+
+    To whoever comes second it is the same what the first one has said, and none of his business.
+    """
+    is_denied = end == DENIED or end.startswith(f"{DENIED}: ")
+    return ANSWERED if is_denied or end == APPROVED else end
+
+
 class EndedPrompts:
     """The prompts of one hub that are not open."""
 
@@ -106,7 +117,7 @@ class EndedPrompts:
     def remember(self, prompt_id: str, reason: str) -> None:
         """A prompt has ended; the first reason stands."""
         if prompt_id not in self._reasons:
-            self._reasons[prompt_id] = reason
+            self._reasons[prompt_id] = why_not_again(reason)
             if len(self._reasons) > REMEMBERED:
                 self._reasons.popitem(last=False)
 
@@ -192,7 +203,7 @@ class EndedPrompts:
                     case SessionPrompt() if event.prompt_id == prompt_id:
                         reason, asked = AWAY, event
                     case SessionPromptEnd() if event.prompt_id == prompt_id:
-                        return event.reason, None
+                        return why_not_again(event.reason), None
                     case SessionReply() if event.prompt_id == prompt_id:
                         reason, asked = ANSWERED, None  # The run has yet to take it.
                     case AgentComplete() if reason != UNKNOWN:

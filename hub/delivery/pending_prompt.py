@@ -20,6 +20,8 @@ from hubbub.hub.tasks.waiter import MakeWaiter, Waiter, wake
 __all__ = [
     "ANSWERED",
     "APPROVE",
+    "APPROVED",
+    "DENIED",
     "DENY",
     "EXPIRED",
     "Check",
@@ -35,6 +37,10 @@ DENY: Final = "deny"
 
 ANSWERED: Final = "answered"
 """The reason by which a prompt ends whose asker gets the reply."""
+
+APPROVED: Final = "approved"
+DENIED: Final = "denied"
+"""The reasons by which the prompt for an approval ends; after the second one what was said."""
 
 EXPIRED: Final = "expired"
 """The reason by which a prompt ends that nobody has answered in time."""
@@ -127,4 +133,4 @@ def end_of(reply: SessionReply) -> str:
     """The reason by which a question ends that has this reply."""
     if reply.decision != "deny":
         return ANSWERED
-    return f"denied: {reply.content}" if reply.content.strip() else "denied"
+    return f"{DENIED}: {reply.content}" if reply.content.strip() else DENIED

@@ -1,5 +1,6 @@
 """Tools that a person must approve (U-03)."""
 
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -8,9 +9,13 @@ from support.agents import model_agent
 from support.asked import Asked
 from support.families import Recorder, answers
 
-from hubbub import Runtime, agent, external_tool, tool
+from hubbub import Hub, Runtime, agent, external_tool, tool
 from hubbub.hub import events as e
+from hubbub.hub.ports import Ports
+from hubbub.hub.receipt import Receipt
+from hubbub.hub.store.memory import MemoryJournal
 from hubbub.runtime.models.scripted import call, reply
+from hubbub.runtime.stores.open import sqlite_store
 
 pytestmark = pytest.mark.anyio
 
@@ -54,8 +59,43 @@ async def test_an_approved_call_runs_once_and_the_turn_goes_on() -> None:
         assert (await run.result()).output == "Done."
         assert desk.refunded == [7]
         again = await rt.hub.approve(prompt.prompt_id)
-        assert (again.status, again.reason) == ("rejected", "approved")
+        assert (again.status, again.reason) == ("rejected", "answered")
         assert [x.reason for x in seen.ends] == ["approved"]
+
+
+@pytest.mark.parametrize("decision", ["approve", "deny", "deny with words", "reply"])
+@pytest.mark.parametrize("stored", ["memory", "sqlite"])
+async def test_who_replies_second_is_told_the_same_of_every_reply_on_every_store(
+    decision: str, stored: str, tmp_path: Path, ports: Ports
+) -> None:
+    desk = Desk(call("refund", order=7), "Done.")
+
+    def store() -> Any:
+        return MemoryJournal() if stored == "memory" else sqlite_store(tmp_path / "s", ports=ports)
+
+    def say(hub: Hub, prompt_id: str) -> Receipt:
+        match decision:
+            case "approve":
+                return hub.approve(prompt_id)
+            case "reply":
+                return hub.reply(prompt_id, "no, thanks")
+            case _:
+                return hub.deny(prompt_id, "too late" if decision.endswith("words") else "")
+
+    async with Runtime([desk.agent], store=store(), ports=ports) as rt:
+        seen = Asked(rt.hub)
+        run = await rt.start("assistant", "Refund 7.", session_key="ann")
+        prompt = await seen.first()
+        first, second = say(rt.hub, prompt.prompt_id), say(rt.hub, prompt.prompt_id)
+        assert (await first).accepted
+        await run.result()
+        later = await say(rt.hub, prompt.prompt_id)
+    async with Runtime(
+        [desk.agent], store=store(), ports=ports
+    ) as rt:  # On a memory store it is unknown there.
+        after = await say(rt.hub, prompt.prompt_id)
+    reasons = [(await second).reason, later.reason, after.reason]
+    assert reasons == ["answered", "answered", "unknown" if stored == "memory" else "answered"]
 
 
 async def test_a_denied_call_does_not_run_and_the_model_reads_the_reason() -> None:
@@ -231,7 +271,7 @@ async def test_a_run_approves_denies_and_answers_in_its_own_name() -> None:
         first, second, third = seen
         assert (await ctx.hub.approve(first.prompt_id, {"order": "x"})).rejected
         assert (await ctx.hub.approve(first.prompt_id, {"order": 3})).accepted
-        assert (await ctx.hub.approve(first.prompt_id)).reason in ("answered", "approved")
+        assert (await ctx.hub.approve(first.prompt_id)).reason == "answered"
         assert (await ctx.hub.deny(second.prompt_id, "too much")).accepted
         assert (await ctx.hub.reply(third.prompt_id, "none is left", is_error=True)).accepted
 
