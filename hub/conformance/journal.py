@@ -43,6 +43,7 @@ from hubbub.hub.conformance.unwritable import UNWRITABLE_CHECKS
 from hubbub.hub.events import (
     AgentComplete,
     AgentStatus,
+    AgentText,
     CustomEvent,
     Event,
     SessionMessage,
@@ -261,6 +262,19 @@ async def check_reading_in_pages(make_journal: MakeJournal) -> None:
                 assert found == wanted
 
 
+async def check_reading_what_is_large(make_journal: MakeJournal) -> None:
+    """A page may end early where events are large; who goes on by the position reached has all."""
+    async with open_journal(make_journal) as journal:
+        await open_run(journal, A_RUN)
+        for seq in range(8):
+            await write(journal, A_RUN, seq, AgentText(text="é" * 100_000), AgentStatus(status="x"))
+        whole = await read_all(journal)
+        assert len(whole) == journal.tip
+        for selection in (EVERYTHING, Selection(run_id=A_RUN, match=AgentText.type.__eq__)):
+            wanted = [event for event in whole if selection.wants(event)]
+            assert await read_all(journal, selection) == wanted, "nothing is left out"
+
+
 async def check_reading_a_part(make_journal: MakeJournal) -> None:
     """``after`` and ``until`` are positions; nothing beyond ``until`` is seen."""
     async with open_journal(make_journal) as journal:
@@ -380,6 +394,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     check_hub_lane_keeps_events_unchanged,
     check_lists_of_runs,
     check_reading_in_pages,
+    check_reading_what_is_large,
     check_reading_a_part,
     check_positions_and_cursors,
     check_values_survive,

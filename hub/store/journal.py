@@ -427,7 +427,10 @@ class Journal(Protocol):
     async def read(
         self, selection: Selection, *, after: int = 0, until: int | None = None, limit: int = 1000
     ) -> tuple[Sequence[Event], int]:
-        """Up to ``limit`` events after a position, and the position reached."""
+        """Up to ``limit`` events after a position, and the position reached.
+
+        A page may end before ``limit``, or without any event, and then has not reached ``until``:
+        a store bounds what it reads at once.  It has always got further."""
         ...
 
     async def position(self, run_id: str, lane: str, seq: int) -> int | None:

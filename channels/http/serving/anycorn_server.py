@@ -55,6 +55,8 @@ class AnycornServer:
         self._config.include_server_header = False
         self._config.keep_alive_timeout = IDLE_SECONDS
         self._config.websocket_max_message_size = max_message
+        # A message's size is known before it is unpacked.
+        self._config.websocket_permessage_deflate = False
 
     async def run(self) -> None:
         """Serve until ``end``."""

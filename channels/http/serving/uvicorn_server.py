@@ -15,6 +15,7 @@ import uvicorn
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from hubbub.channels.http.serving.asgi import AsgiApp
+from hubbub.channels.http.serving.uvicorn_socket import UvicornSocket
 from hubbub.hub.tasks.outermost import start_in
 
 __all__ = ["UvicornServer"]
@@ -35,7 +36,8 @@ class UvicornServer:
         self._listener = listener
         config = uvicorn.Config(
             app,
-            http=_bounded(connections), ws="auto", ws_max_size=max_message, lifespan="off",
+            http=_bounded(connections), ws=UvicornSocket, ws_max_size=max_message, lifespan="off",
+            ws_per_message_deflate=False,  # A message's size is known before it is unpacked.
             timeout_keep_alive=IDLE_SECONDS, log_config=None, access_log=False,
             server_header=False, proxy_headers=False, workers=1,
         )  # fmt: skip

@@ -5,7 +5,7 @@ the app ends         ──► Connection.end   ──► it says why it ends, a
 the client is gone   ──► Connection.cut   ──► whatever is at work for it is cancelled
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, MutableMapping
 from typing import Any, Final, TypeAlias
 
 import anyio
@@ -67,20 +67,28 @@ class Connection:
 
     async def write(self, message: AsgiMessage) -> None:
         """Send a message; a client that has left is cut."""
+        await self.write_next(iter((message,)))
+
+    async def write_next(self, messages: Iterator[AsgiMessage]) -> bool:
+        """Send the next one of several messages, which is made when it is its turn: what waits
+        for a client that takes nothing need not be in memory.  False where there is none."""
         try:
             self._lock.acquire_nowait()  # Nearly always; awaiting it costs more.
         except anyio.WouldBlock:
             await self._lock.acquire()
         try:
-            self._written += 1
-            self._is_writing = True
-            await self._send(message)
-            self._is_writing = False
+            message = next(messages, None)
+            if message is not None:
+                self._written += 1
+                self._is_writing = True
+                await self._send(message)
+                self._is_writing = False
         except GONE:
             self.cut()
             await anyio.sleep_forever()
         finally:
             self._lock.release()
+        return message is not None
 
     def end(self, reason: str) -> None:
         """Have it end by itself; the first reason counts."""

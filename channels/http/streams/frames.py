@@ -96,13 +96,19 @@ def batches(frames: Iterable[bytes], joint: bytes = b"") -> Iterator[bytes]:
     size = 0
     for frame in frames:
         if batch and size + len(frame) > MAX_WRITE:
-            yield joint.join(batch)
-            batch.clear()
+            yield _joined(batch, joint)
             size = 0
         batch.append(frame)
         size += len(frame) + len(joint)
     if batch:
-        yield joint.join(batch)
+        yield _joined(batch, joint)
+
+
+def _joined(batch: list[bytes], joint: bytes) -> bytes:
+    """The frames in one piece, which are not kept beside it while it is written."""
+    joined = joint.join(batch)
+    batch.clear()
+    return joined
 
 
 def sse_of(hub: Hub, event: Event) -> bytes:

@@ -12,6 +12,7 @@ frame of about 64 KiB at most.  A regular close has the code 1001 (the server en
 that are refused, one after the other), or 1013 (the store does not work).
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
 import anyio
@@ -43,6 +44,7 @@ from hubbub.channels.http.wire.problems import ProblemDetails, Refusal, refusal_
 from hubbub.channels.http.wire.receipts import refusal_of_receipt
 from hubbub.channels.http.wire.route import mount_of
 from hubbub.hub.errors import OperatorError
+from hubbub.hub.events import Event
 from hubbub.hub.logs import log
 from hubbub.hub.masking import class_name_of
 from hubbub.hub.receipt import Receipt
@@ -312,12 +314,16 @@ class SocketSession:
 
     async def _write(self, name: str, listening: WantedEvents) -> None:
         head = b'{"kind":"events","selection":' + msgspec.json.encode(name) + b',"events":['
-        frames, write = self._frames, self.connection.write
+        write_next = self.connection.write_next
         while (events := await listening.take()) is not None:
-            for batch in batches(map(frames.of, events), joint=b","):
-                text = (head + batch + b"]}").decode()
-                await write({"type": "websocket.send", "text": text})
+            messages = self._messages(head, events)
+            while await write_next(messages):
+                pass
             await self._rest()
+
+    def _messages(self, head: bytes, events: Iterable[Event]) -> Iterator[AsgiMessage]:
+        for batch in batches(map(self._frames.of, events), joint=b","):
+            yield {"type": "websocket.send", "text": (head + batch + b"]}").decode()}
 
 
 class Turns:

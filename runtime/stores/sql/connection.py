@@ -53,5 +53,8 @@ class SqlDialect(Struct, frozen=True, kw_only=True):
     """The table ``event``, searched by the index of runs."""
     event_of_end: str
     """The table ``event``, searched by the index of ends."""
+    page: str
+    """Rows of ``event`` in order: those ``{where}``, at most ``{rows}``.  It may end behind the one
+    that makes them more than ``{size}`` bytes, and does where rows are fetched all at once."""
     damage: tuple[type[Exception], ...] = ()
     """What reading a damaged part raises that leaves the others readable."""

@@ -31,6 +31,9 @@ READ_ERRORS: Final = (
 PAGE: Final = 20_000
 """Events that one read looks at, at most."""
 
+PAGE_BYTES: Final = 256 * 1024
+"""Bytes of events behind which a page ends: it has one event, or is not much longer than that."""
+
 
 class SqlReads(ABC):
     """What a store is asked while it is open (``Journal``), found in its reading thread."""
@@ -235,7 +238,7 @@ class SqlReader:
     ) -> tuple[Sequence[Event], int]:
         """Up to ``limit`` events of a selection between two positions, and the one reached.
 
-        Raises ``BadValue`` where the record of a run is not what was written.
+        It ends earlier where they are large: who reads slowly keeps a page in memory.  Raises ``BadValue`` where the record of a run is not what was written.
         """
         where: list[str] = ["position > ?", "position <= ?"]
         values: list[int | str] = [after, until]
@@ -249,23 +252,24 @@ class SqlReader:
                 "OR lane = 'hub' AND root = (SELECT number FROM address WHERE run_id = ?))"
             )
             values += (root, root, root)
-        select = (
-            f"SELECT position, run, lane, type, crc, body FROM event WHERE {' AND '.join(where)} "
-            f"ORDER BY position LIMIT {PAGE}"
-        )
+        rows = PAGE if selection.match is not None else min(PAGE, limit)
+        select = self._dialect.page.format(where=" AND ".join(where), rows=rows, size=PAGE_BYTES)
         found: list[Event] = []
         chains = _Chains(self._db)
-        seen = 0
+        seen = looked_at = size = 0
         for position, run, lane, type_, crc, body in self._db.execute(select, values):
-            seen += 1
+            seen, reached = seen + 1, position
+            written = body.encode()
+            looked_at += len(written)
             if lane != "hub":
-                chains.check(run, position, type_, crc, body)
+                chains.check(run, position, type_, crc, written)
             if selection.match is None or selection.match(type_):
                 found.append(decode_event(body))
-                if len(found) == limit:
+                size += len(written)
+                if len(found) == limit or size >= PAGE_BYTES:
                     return found, position
-            reached = position
-        return found, until if seen < PAGE else reached
+        may_be_more = seen == rows or looked_at >= PAGE_BYTES
+        return found, reached if may_be_more else until
 
     def position(self, run_id: str, lane: str, seq: int) -> int | None:
         number = self._number(run_id) if run_id else 0
@@ -297,11 +301,11 @@ class _Chains:
         self._db = db
         self._last: dict[int, int] = {}
 
-    def check(self, run: int, position: int, type_: str, crc: int, body: str) -> None:
+    def check(self, run: int, position: int, type_: str, crc: int, body: bytes) -> None:
         before = self._last.get(run)
         if before is None:
             before = self._before(run, position)
-        if checksum_after(before, type_, body.encode()) != crc:
+        if checksum_after(before, type_, body) != crc:
             raise BadValue("the store", f"its record has changed at position {position}; see fsck")
         self._last[run] = crc
 

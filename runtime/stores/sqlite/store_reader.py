@@ -33,6 +33,11 @@ SQLITE: Final = SqlDialect(
     body_of_e="CAST(e.body AS BLOB)",
     event_of_run="event INDEXED BY event_run",
     event_of_end="event",
+    # Each row is read when it is asked for.
+    page=(
+        "SELECT position, run, lane, type, crc, body FROM event WHERE {where} "
+        "ORDER BY position LIMIT {rows}"
+    ),
     damage=UNREADABLE,
 )
 

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from support.large_pages import check_pages
 
 from hubbub.hub.conformance.steps import A_RUN, B_RUN, open_run, send, stamp, write
 from hubbub.hub.events import AgentComplete, AgentStatus
@@ -217,3 +218,8 @@ async def test_a_store_is_closed_at_once_though_its_many_runs_are_being_checked(
     await store.open()
     assert not store.failure
     await store.aclose()
+
+
+async def test_a_page_of_large_events_is_short(tmp_path: Path, ports: Ports) -> None:
+    """Many clients that read nothing keep a page in memory each."""
+    await check_pages(sqlite_store(tmp_path / "store", ports=ports))

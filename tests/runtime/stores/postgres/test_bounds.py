@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
+from support.large_pages import check_pages
 from support.postgres import Server
 from support.postgres_disk import SmallDisk, small_disk
 from support.postgres_faults import MOMENTS, Moment, faulty_connection
@@ -157,3 +158,8 @@ def test_a_disk_that_stays_full_fails_the_store_in_one_line(
         await again.aclose()
 
     anyio.run(main)
+
+
+@pytest.mark.anyio
+async def test_a_page_of_large_events_is_short(server: Server) -> None:
+    await check_pages(PostgresStore(server.dsn()))
