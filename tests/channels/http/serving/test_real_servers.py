@@ -7,6 +7,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -91,15 +92,38 @@ def test_a_socket_carries_commands_and_events_and_a_wrong_subprotocol_is_no_matt
                 assert item["event"]["text"] == "Hello."
 
 
+@pytest.mark.parametrize(("loop", "server"), SERVERS)
+def test_no_compression_is_agreed_on_by_which_a_small_frame_becomes_large(
+    loop: str, server: ServerName
+) -> None:
+    with served_hub([], loop, server) as hub:
+        offer = "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n"
+        with _Socket(hub.url, "", offer) as client:
+            assert b"extensions" not in client.head.lower()
+
+
+@pytest.mark.parametrize(("loop", "server"), SERVERS)
+def test_answers_to_pings_that_nobody_takes_do_not_pile_up(loop: str, server: ServerName) -> None:
+    pings = (bytes((0x89, 0x80 | 125)) + b"\x00" * 4 + b"x" * 125) * 2000
+    with served_hub([], loop, server) as hub, _Socket(hub.url, "") as client:
+        taken = client.send_until_stuck(pings, 64_000_000)
+        assert taken < 64_000_000, "all was read, and answered"
+    with served_hub([], loop, server) as hub, _Socket(hub.url, "") as client:
+        for _ in range(3):
+            client.send_and_take(pings)
+        client.say({"id": "a", "command": "subscribe", "types": ["agent:text"]})
+        assert client.hear(lambda got: got["kind"] == "receipt")["id"] == "a"
+
+
 class _Socket:
     """A WebSocket, by hand: what a client library does may not be what is tested."""
 
-    def __init__(self, url: str, offered: str) -> None:
+    def __init__(self, url: str, offered: str, more: str = "") -> None:
         host, port = url.removeprefix("http://").split(":")
         self._socket = socket.create_connection((host, int(port)))
         self._socket.settimeout(20)
         key = base64.b64encode(os.urandom(16)).decode()
-        more = f"Sec-WebSocket-Protocol: {offered}\r\n" if offered else ""
+        more += f"Sec-WebSocket-Protocol: {offered}\r\n" if offered else ""
         self._socket.sendall(
             f"GET /api/socket HTTP/1.1\r\nHost: {host}:{port}\r\nUpgrade: websocket\r\n"
             f"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
@@ -108,8 +132,8 @@ class _Socket:
         self._rest = b""
         while b"\r\n\r\n" not in self._rest:
             self._receive()
-        head, _, self._rest = self._rest.partition(b"\r\n\r\n")
-        assert b" 101 " in head, head
+        self.head, _, self._rest = self._rest.partition(b"\r\n\r\n")
+        assert b" 101 " in self.head, self.head
 
     def say(self, command: dict[str, object]) -> None:
         data, mask = json.dumps(command).encode(), b"\x00" * 4
@@ -129,9 +153,28 @@ class _Socket:
             while len(self._rest) < begin + size:
                 self._receive()
             data, self._rest = self._rest[begin : begin + size], self._rest[begin + size :]
-            assert kind in (1, 9), (kind, data)
+            assert kind in (1, 9, 10), (kind, data)
             if kind == 1 and wanted(got := json.loads(data)):  # type: ignore[operator]
                 return got
+
+    def send_until_stuck(self, data: bytes, most: int) -> int:
+        """Send again and again without reading; the bytes taken until for a second none are."""
+        self._socket.settimeout(1)
+        taken = 0
+        while taken < most:
+            try:
+                taken += self._socket.send(data[taken % len(data) :])
+            except TimeoutError:
+                break
+        return taken
+
+    def send_and_take(self, data: bytes) -> None:
+        """Send, and read what comes meanwhile."""
+        sender = threading.Thread(target=self._socket.sendall, args=(data,))
+        sender.start()
+        while sender.is_alive():
+            self._receive()
+        sender.join()
 
     def _receive(self) -> None:
         data = self._socket.recv(65536)

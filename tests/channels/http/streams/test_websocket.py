@@ -9,6 +9,7 @@ from support.profiles import examples
 
 from hubbub import Agent, CustomEvent, Runtime, agent, tool
 from hubbub.channels.http import HttpApp
+from hubbub.channels.http.streams import frames
 from hubbub.hub.virtual import virtual_ports
 from hubbub.runtime.models.scripted import ScriptedModel, call, reply
 
@@ -322,6 +323,21 @@ async def test_a_socket_that_has_gone_leaves_nothing_behind_and_ends_no_run(serv
             assert len(anyio.get_running_tasks()) == tasks
             if run_id:
                 assert (await rt.result(run_id)).success
+
+
+async def test_of_what_waits_for_a_client_one_frame_is_made(served, monkeypatch):
+    """However many selections it has: each has its events, and they have one frame by turns."""
+    made = []
+    joined = frames._joined
+    monkeypatch.setattr(frames, "_joined", lambda *batch: made.append(1) or joined(*batch))
+    async with served() as (rt, app), socket(app) as client:
+        for name in "abcdef":
+            client.say("subscribe", selection=name, types=["test:tick"])
+        await anyio.sleep(1)
+        client.gate = anyio.sleep_forever
+        rt.hub.emit(tick(0, text="x" * 100_000))
+        await anyio.sleep(1)
+        assert len(made) == 1
 
 
 async def test_events_that_wait_go_out_together(served):
