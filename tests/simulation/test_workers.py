@@ -5,8 +5,9 @@ from itertools import pairwise, product
 import anyio
 import pytest
 from hypothesis import given, settings
+from msgspec import structs
 
-from hubbub import Agent, FunctionModel, tool
+from hubbub import Agent, FunctionModel, Retention, tool
 from hubbub import agent as code_agent
 from hubbub.agents.model import UserMessage
 from hubbub.hub.errors import BadValue
@@ -365,3 +366,13 @@ def test_code_that_waits_for_messages_is_at_rest():
     assert max(life.ended for life in history.lives) < 100
     said = [x.event.text for x in history.heard if x.event.type == "agent:text"]
     assert said == ["two"]
+
+
+def test_a_retention_has_trees_go_beside_workers_that_die_and_never_by_the_channel():
+    wrong = [KillWorker(worker=n, at=4.0 + n, seconds=5.0) for n in range(2)]
+    made = structs.replace(setup(), options={"retention": Retention(silent=20, ended=10)})
+    history = simulate([*STORY, Wait(seconds=90)], made, workers=2, faults=wrong)
+    assert {tree.root_run_id for tree in history.gone} == {*history.runs}.difference(
+        {history.events[-1].root_run_id}
+    )
+    assert {history.lives[tree.life].worker for tree in history.gone} <= {0, 1}
