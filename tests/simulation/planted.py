@@ -651,6 +651,7 @@ WORLDS: Final[Mapping[str, int]] = {
     "scoped_value_inherited": 120,
     "refired_cron": 80,
     "orphan_tool_use": 80,
+    "words_answer_what_came_later": 120,
     "pop_then_inject": 200,
     "lost_while_read": 1_300,
     **WORLDS_OF_TURNS,
