@@ -1,4 +1,4 @@
-"""``UvicornSocket``: a WebSocket of uvicorn, whose client cannot have the server keep what it likes.
+"""``UvicornSocket``: a WebSocket of uvicorn, by which no client fills the memory.
 
 uvicorn answers pings at once, whether or not the answers are taken: here nothing is read while
 output waits.

@@ -42,6 +42,9 @@ _STOP_REASONS: Final = {
     "tool_use": "tools",
     "max_tokens": "length",
 }
+_COUNTS: Final = (
+    "input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"
+)  # fmt: skip
 _THINKING: Final = ("thinking", "redacted_thinking")
 _STATUS_OF_ERROR: Final = {
     "invalid_request_error": 400,
@@ -79,13 +82,6 @@ class _Delta(Struct):
     stop_reason: str | None = None
 
 
-class _Usage(Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-
-
 class _Error(Struct):
     type: str = ""
     message: str = ""
@@ -95,7 +91,7 @@ class _Message(Struct):
     model: str = ""
     content: list[_Block] = []
     stop_reason: str | None = None
-    usage: _Usage | None = None
+    usage: Any = None
 
 
 class _Event(Struct):
@@ -104,7 +100,7 @@ class _Event(Struct):
     message: _Message | None = None
     content_block: _Block | None = None
     delta: _Delta | None = None
-    usage: _Usage | None = None
+    usage: Any = None
     error: _Error | None = None
 
 
@@ -126,7 +122,7 @@ class _OpenBlock:
         self.begun = begun
         self.call_index = call_index
         self.thought_index = thought_index
-        self.signature = begun.signature or ""
+        self.signature = [begun.signature or ""]
         self.pieces: list[str] = [begun.text or begun.thinking or ""]
 
     def arguments(self) -> str:
@@ -145,7 +141,7 @@ class AnthropicAnswer:
         """The block that each index stands for; some servers use one for several, in turn."""
         self._calls = 0
         self._thoughts = 0
-        self._usage = _Usage()
+        self._usage: dict[str, Any] = {}
         self._stop_reason = ""
         self._model = ""
 
@@ -203,10 +199,10 @@ class AnthropicAnswer:
                 if each.begun.type == "tool_use"
             ),
             usage=Usage(
-                input_tokens=counted(self._usage.input_tokens),
-                output_tokens=counted(self._usage.output_tokens),
-                cache_read_tokens=counted(self._usage.cache_read_input_tokens),
-                cache_write_tokens=counted(self._usage.cache_creation_input_tokens),
+                input_tokens=counted(self._usage, "input_tokens"),
+                output_tokens=counted(self._usage, "output_tokens"),
+                cache_read_tokens=counted(self._usage, "cache_read_input_tokens"),
+                cache_write_tokens=counted(self._usage, "cache_creation_input_tokens"),
             ),
             stop_reason=stop_reason or ("tools" if self._calls else "end"),
             model=self._model or name,
@@ -237,7 +233,7 @@ class AnthropicAnswer:
                 block.pieces.append(delta.thinking)
                 self._tell(ThinkingDelta(delta.thinking, block.thought_index))
             case "thinking", "signature_delta":
-                block.signature += delta.signature
+                block.signature.append(delta.signature)
             case "tool_use", "input_json_delta":
                 block.pieces.append(delta.partial_json)
                 name = block.begun.name or ""
@@ -247,11 +243,11 @@ class AnthropicAnswer:
         if self._on_delta is not None:
             self._on_delta(delta)
 
-    def _count(self, usage: _Usage | None) -> None:
+    def _count(self, usage: Any) -> None:
         # Totals, not increments: the last one given holds.
-        for field in _Usage.__struct_fields__ if usage is not None else ():
-            if (tokens := getattr(usage, field)) is not None:
-                setattr(self._usage, field, tokens)
+        for field in _COUNTS if isinstance(usage, dict) else ():
+            if (tokens := usage.get(field)) is not None:
+                self._usage[field] = tokens
 
     def _refuse(self, error: _Error | None) -> NoReturn:
         error = error or _Error(message="no message in the answer")
@@ -266,4 +262,4 @@ def _is_thinking(block: _OpenBlock) -> bool:
 def _thinking(block: _OpenBlock) -> Thinking:
     if block.begun.type == "redacted_thinking":
         return Thinking(redacted=block.begun.data or "")
-    return Thinking(text="".join(block.pieces), signature=block.signature)
+    return Thinking(text="".join(block.pieces), signature="".join(block.signature))

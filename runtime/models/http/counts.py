@@ -1,13 +1,19 @@
 """``counted``: a number of tokens as a provider says it."""
 
+from typing import Any
+
 from hubbub.agents.model import MAX_TOKENS
 
 __all__ = ["counted"]
 
 
-def counted(tokens: int | None) -> int:
-    """``tokens``; 0 where none are said, or a number that cannot be.
+def counted(usage: Any, *path: str) -> int:
+    """What ``usage`` says there; 0 where it says nothing, or what can be no number of tokens.
 
     An answer is not worth less for that its server cannot count.
     """
-    return tokens if tokens is not None and 0 <= tokens < MAX_TOKENS else 0
+    for key in path:
+        usage = usage.get(key) if isinstance(usage, dict) else None
+    if isinstance(usage, bool) or not isinstance(usage, int | float):
+        return 0
+    return int(usage) if 0 <= usage < MAX_TOKENS and usage == int(usage) else 0

@@ -30,11 +30,11 @@ from hubbub.agents.model import (
     ThinkingDelta,
     ToolCall,
     Usage,
-    parse_arguments,
 )
 from hubbub.runtime.models.http.counts import counted
 from hubbub.runtime.models.http.errors import ProviderOrigin, error_message
 from hubbub.runtime.models.http.halves import AnswerDecoder, encoded
+from hubbub.runtime.models.openai.arguments import GrowingArguments
 from hubbub.runtime.models.openai.calls import signatures_of
 
 __all__ = ["OpenAIAnswer"]
@@ -45,6 +45,7 @@ _STOP_REASONS: Final = {
     "function_call": "tools",
     "content_filter": "refusal",
 }
+_DETAILS: Final = "prompt_tokens_details"
 _STATUS_OF_WORD: Final = (
     ("rate_limit", 429),
     ("quota", 429),
@@ -87,21 +88,10 @@ class _Choice(Struct):
     finish_reason: str | None = None
 
 
-class _PromptDetails(Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _Usage(Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _PromptDetails | None = None
-
-
 class _Chunk(Struct):
     model: str | None = None
     choices: list[_Choice] | None = None
-    usage: _Usage | None = None
+    usage: Any = None
     error: Any = None
 
 
@@ -111,13 +101,14 @@ _decode: Final = AnswerDecoder(_Chunk)
 class _Call:
     """A call as far as it has come."""
 
-    __slots__ = ("arguments", "extra", "id", "name")
+    __slots__ = ("arguments", "extra", "id", "name", "number")
 
-    def __init__(self, id_: str) -> None:
+    def __init__(self, id_: str, number: int) -> None:
         self.id = id_
+        self.number = number
         self.extra: Any = None
         self.name = ""
-        self.arguments = ""
+        self.arguments = GrowingArguments()
 
 
 class OpenAIAnswer:
@@ -130,9 +121,11 @@ class OpenAIAnswer:
         self._thinking: list[str] = []
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
+        self._by_id: dict[str, _Call] = {}
+        """The first call of each id."""
         self._refused = False
         self._stop_reason = ""
-        self._usage: _Usage | None = None
+        self._usage: Any = None
         self._model = ""
 
     def event(self, data: bytes) -> bool:
@@ -151,8 +144,7 @@ class OpenAIAnswer:
         return bool(self._stop_reason)
 
     def reply(self, name: str) -> ModelReply:
-        usage = self._usage or _Usage()
-        details = usage.prompt_tokens_details or _PromptDetails()
+        usage = self._usage
         thinking = "".join(self._thinking)
         return ModelReply(
             text="".join(self._text),
@@ -161,14 +153,14 @@ class OpenAIAnswer:
                 *signatures_of(call.extra for call in self._calls),
             ),
             calls=tuple(
-                ToolCall(id=call.id, name=call.name, arguments=call.arguments or "{}")
+                ToolCall(id=call.id, name=call.name, arguments=call.arguments.text or "{}")
                 for call in self._calls
             ),
             usage=Usage(
-                input_tokens=counted(usage.prompt_tokens),
-                output_tokens=counted(usage.completion_tokens),
-                cache_read_tokens=counted(details.cached_tokens),
-                cache_write_tokens=counted(details.cache_write_tokens),
+                input_tokens=counted(usage, "prompt_tokens"),
+                output_tokens=counted(usage, "completion_tokens"),
+                cache_read_tokens=counted(usage, _DETAILS, "cached_tokens"),
+                cache_write_tokens=counted(usage, _DETAILS, "cache_write_tokens"),
             ),
             stop_reason=self._stopped(),
             model=self._model or name,
@@ -221,26 +213,27 @@ class OpenAIAnswer:
         arguments = function.arguments or ""
         if isinstance(arguments, dict):
             arguments = encoded(arguments).decode()
-        call.arguments += arguments
+        call.arguments.add(arguments)
         call.extra = part.extra_content or call.extra
-        self._tell(CallDelta(self._calls.index(call), call.name, arguments))
+        self._tell(CallDelta(call.number, call.name, arguments))
 
     def _call_of(self, part: _CallPiece, function: _Function) -> _Call:
         """The call that ``part`` belongs to, a new one if it belongs to none."""
         known = self._known(part)
         if known is None or _begins_another(known, part, function):
-            known = _Call(part.id or "")
+            known = _Call(part.id or "", len(self._calls))
             self._calls.append(known)
         if part.index is not None:
             self._by_index[part.index] = known
         known.id = known.id or part.id or ""
+        self._by_id.setdefault(known.id, known)
         return known
 
     def _known(self, part: _CallPiece) -> _Call | None:
         if part.index is not None:
             return self._by_index.get(part.index)
         if part.id:
-            return next((call for call in self._calls if call.id == part.id), None)
+            return self._by_id.get(part.id)
         return self._calls[-1] if self._calls else None
 
     def _tell(self, delta: Delta) -> None:
@@ -265,10 +258,7 @@ def _begins_another(known: _Call, part: _CallPiece, function: _Function) -> bool
         return False
     # A name again, with nothing to tell it apart: a further call if this one is whole, else a
     # server that repeats the name in every delta.
-    try:
-        return bool(known.arguments) and parse_arguments(known.arguments) is not None
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        return False
+    return known.arguments.is_whole
 
 
 def _text_of(content: str | list[Any] | None) -> str:

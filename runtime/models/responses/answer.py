@@ -14,6 +14,7 @@ A thought is kept as ``openai-responses:ID:ENCRYPTED`` in its signature, its tex
 Usage is counted as OpenAI does: ``input_tokens`` includes what was read from the cache.
 """
 
+from collections import Counter
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -30,6 +31,7 @@ from hubbub.agents.model import (
     ToolCall,
     Usage,
 )
+from hubbub.runtime.models.http.counts import counted
 from hubbub.runtime.models.http.errors import ProviderOrigin
 from hubbub.runtime.models.http.halves import AnswerDecoder
 from hubbub.runtime.models.http.thoughts import signed
@@ -48,6 +50,7 @@ _STATUS_OF_CODE: Final = {
     "context_length_exceeded": 400,
     "invalid_api_key": 401,
 }
+_DETAILS: Final = "input_tokens_details"
 _GAP: Final = "\n\n"
 """Between the parts of a summary."""
 
@@ -69,17 +72,6 @@ class _Item(Struct):
     arguments: str | None = None
 
 
-class _Details(Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _Usage(Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    input_tokens_details: _Details | None = None
-
-
 class _Reason(Struct):
     reason: str | None = None
 
@@ -93,7 +85,7 @@ class _Response(Struct):
     status: str | None = None
     model: str | None = None
     output: list[_Item] | None = None
-    usage: _Usage | None = None
+    usage: Any = None
     incomplete_details: _Reason | None = None
     error: _Error | None = None
 
@@ -136,6 +128,8 @@ class ResponsesAnswer:
         self._origin = origin
         self._on_delta = on_delta
         self._outputs: dict[int, _Output] = {}
+        self._opened: Counter[str] = Counter()
+        """How many items there have been of each type."""
         self._response = _Response()
         self._model = ""
 
@@ -177,8 +171,7 @@ class ResponsesAnswer:
 
     def reply(self, name: str) -> ModelReply:
         items = [each.item for _, each in sorted(self._outputs.items())]
-        usage = self._response.usage or _Usage()
-        details = usage.input_tokens_details or _Details()
+        usage = self._response.usage
         calls = tuple(
             ToolCall(id=each.call_id or "", name=each.name or "", arguments=each.arguments or "{}")
             for each in items
@@ -189,10 +182,10 @@ class ResponsesAnswer:
             thinking=tuple(_thought(each) for each in items if each.type == "reasoning"),
             calls=calls,
             usage=Usage(
-                input_tokens=usage.input_tokens or 0,
-                output_tokens=usage.output_tokens or 0,
-                cache_read_tokens=details.cached_tokens or 0,
-                cache_write_tokens=details.cache_write_tokens or 0,
+                input_tokens=counted(usage, "input_tokens"),
+                output_tokens=counted(usage, "output_tokens"),
+                cache_read_tokens=counted(usage, _DETAILS, "cached_tokens"),
+                cache_write_tokens=counted(usage, _DETAILS, "cache_write_tokens"),
             ),
             stop_reason=self._stopped(items, bool(calls)),
             model=self._model or name,
@@ -207,7 +200,8 @@ class ResponsesAnswer:
         return "tools" if has_calls else "end"
 
     def _open(self, index: int, item: _Item) -> _Output:
-        number = sum(each.item.type == item.type for each in self._outputs.values())
+        number = self._opened[item.type]
+        self._opened[item.type] += 1
         output = self._outputs[index] = _Output(item, number)
         if item.type == "function_call":
             self._tell(CallDelta(number, item.name or "", ""))

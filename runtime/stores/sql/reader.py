@@ -238,7 +238,9 @@ class SqlReader:
     ) -> tuple[Sequence[Event], int]:
         """Up to ``limit`` events of a selection between two positions, and the one reached.
 
-        It ends earlier where they are large: who reads slowly keeps a page in memory.  Raises ``BadValue`` where the record of a run is not what was written.
+        It ends earlier where they are large: who reads slowly keeps a page in memory.
+
+        Raises ``BadValue`` where the record of a run is not what was written.
         """
         where: list[str] = ["position > ?", "position <= ?"]
         values: list[int | str] = [after, until]

@@ -2,11 +2,13 @@
 
 import gzip
 import re
+import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack, suppress
 
 import anyio
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,16 +16,21 @@ from support.anthropic_wire import AnthropicWire
 from support.openai_wire import OpenAIWire
 from support.profiles import examples
 from support.provider_wires import event
+from support.responses_wire import ResponsesWire
 
-from hubbub.agents.model import ModelReply, OnDelta, reply_problem
+from hubbub.agents.model import ModelReply, OnDelta, parse_arguments, reply_problem
 from hubbub.hub.errors import ModelGarbled, ModelUnavailable, ProviderError
+from hubbub.runtime.models.anthropic.answer import AnthropicAnswer
 from hubbub.runtime.models.conformance import HELLO, REPLY, ServerAnswer, serving
-from hubbub.runtime.models.http.errors import error_message, retry_after
+from hubbub.runtime.models.http.errors import ProviderOrigin, error_message, retry_after
 from hubbub.runtime.models.http.inflate import PIECE_BYTES, CannotInflate, Inflater
+from hubbub.runtime.models.openai.answer import OpenAIAnswer
+from hubbub.runtime.models.openai.arguments import GrowingArguments
+from hubbub.runtime.models.responses.answer import ResponsesAnswer
 
 pytestmark = pytest.mark.spec("M-03")
 
-WIRES = {"anthropic": AnthropicWire(), "openai": OpenAIWire()}
+WIRES = {"anthropic": AnthropicWire(), "openai": OpenAIWire(), "responses": ResponsesWire()}
 DEEP = b"[" * 100_000 + b"]" * 100_000
 
 
@@ -75,7 +82,10 @@ async def test_an_error_whose_body_is_nested_too_deeply_still_counts_by_its_stat
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("provider", WIRES)
-@pytest.mark.parametrize("number", [b"-1", b"9223372036854775808", b"1" + b"0" * 18])
+@pytest.mark.parametrize(
+    "number",
+    [b"-1", b"9223372036854775808", b"1" + b"0" * 18, b"1.5", b"1e300", b'"9"', b"[]", b"true"],
+)  # fmt: skip
 async def test_a_count_of_tokens_that_cannot_be_costs_no_answer(
     provider: str, number: bytes
 ) -> None:
@@ -86,6 +96,81 @@ async def test_a_count_of_tokens_that_cannot_be_costs_no_answer(
     assert reply.text == REPLY.text
     assert reply_problem(reply) == ""
     assert reply.usage.output_tokens in (0, 10**18)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("provider", WIRES)
+@pytest.mark.parametrize("usage", [b"5", b'"many"', b"[1]"])
+async def test_usage_that_is_none_costs_no_answer(provider: str, usage: bytes) -> None:
+    whole = b"".join(WIRES[provider].stream(REPLY))
+    body = re.sub(rb'"usage": \{(?:[^{}]|\{[^{}]*\})*\}', b'"usage": ' + usage, whole)
+    assert body != whole
+    reply = await asked(provider, ServerAnswer([body]))
+    assert (reply.text, reply.usage.output_tokens) == (REPLY.text, 0)
+
+
+# ── size ─────────────────────────────────────────────────────────────────────────────────────
+
+MANY = 40_000
+
+
+def chunk(**call: object) -> bytes:
+    return msgspec.json.encode({"choices": [{"delta": {"tool_calls": [call]}}]})
+
+
+def added(index: int) -> bytes:
+    item = {"type": "function_call", "name": "f", "call_id": str(index)}
+    return msgspec.json.encode(
+        {"type": "response.output_item.added", "output_index": index, "item": item}
+    )
+
+
+def thought(text: str) -> bytes:
+    delta = {"type": "signature_delta", "signature": text}
+    return msgspec.json.encode({"type": "content_block_delta", "index": 0, "delta": delta})
+
+
+BLOCK = b'{"type":"content_block_start","index":0,"content_block":{"type":"thinking"}}'
+BEGUN = chunk(index=0, function={"name": "f", "arguments": '{"x": ["' + "x" * 1_000_000})
+AGAIN = chunk(index=0, function={"name": "f", "arguments": '"}'})
+
+
+@pytest.mark.parametrize(
+    ("reads", "events"),
+    [
+        (OpenAIAnswer, (chunk(index=i, id=str(i)) for i in range(MANY))),
+        (OpenAIAnswer, (chunk(id=str(i)) for i in range(MANY))),
+        (OpenAIAnswer, (chunk(index=0, function={"arguments": "q" * 200}) for _ in range(MANY))),
+        (OpenAIAnswer, (AGAIN if i else BEGUN for i in range(MANY))),
+        (ResponsesAnswer, map(added, range(MANY))),
+        (AnthropicAnswer, (thought("q" * 200) if i else BLOCK for i in range(MANY))),
+    ],
+    ids=["indexes", "ids", "arguments", "names", "items", "signatures"],
+)
+def test_work_grows_with_an_answer_and_not_with_its_square(
+    reads: type[OpenAIAnswer] | type[ResponsesAnswer] | type[AnthropicAnswer],
+    events: Iterable[bytes],
+) -> None:
+    answer = reads(ProviderOrigin("m", "u", ""), lambda _: None)
+    began = time.process_time()
+    for each in events:
+        answer.event(each)
+    answer.reply("m")
+    assert time.process_time() - began < 8, "it takes about a second"
+
+
+@given(
+    st.lists(st.sampled_from(['{"a":', '"x}"', '"\\"', "\\", "[1]", "{}", "}", "]", " ", '"', "7"]))
+)
+def test_arguments_are_whole_when_they_can_be_parsed(pieces: list[str]) -> None:
+    growing = GrowingArguments()
+    for piece in pieces:
+        growing.add(piece)
+        try:
+            is_whole = bool(growing.text) and parse_arguments(growing.text) is not None
+        except msgspec.DecodeError:
+            is_whole = False
+        assert growing.is_whole == is_whole
 
 
 # ── blocks ───────────────────────────────────────────────────────────────────────────────────

@@ -49,7 +49,7 @@ class ResponseFrames:
 
     __slots__ = (
         "_after", "_base", "_closed", "_is_begun", "_is_finished", "_number", "_open", "_place",
-        "_question", "_text", "_voids", "answer", "turn",
+        "_question", "_voids", "answer", "turn",
     )  # fmt: skip
 
     def __init__(self, question: ClientQuestion, after: int = -1) -> None:
@@ -66,7 +66,6 @@ class ResponseFrames:
         self._open: AnswerPart | None = None
         self._place = 0
         """Where in the output the next part stands."""
-        self._text = ""
         self._voids = 0
         self._is_begun = False
         self._is_finished = False
@@ -149,7 +148,7 @@ class ResponseFrames:
         return frames
 
     def _open_part(self, part: AnswerPart) -> list[bytes]:
-        self._open, self._text = part, ""
+        self._open = part
         frames = self._frame(
             "response.output_item.added", output_index=self._place,
             item=item_of(part, self._id(part), "in_progress"),
@@ -167,7 +166,6 @@ class ResponseFrames:
     def _delta(self, text: str) -> list[bytes]:
         part = self._open
         assert part is not None
-        self._text += text
         kind, more = _DELTAS[part.kind]
         first = self._number + 1
         self._number += len(text)
