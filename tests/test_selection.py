@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from support.profiles import examples, portion
+from support.profiles import DEV, examples, portion
 
 pytest_plugins = ["pytester"]
 
@@ -198,3 +198,16 @@ def test_ci_runs_what_is_long_and_draws_all_examples() -> None:
     script = (ROOT / ".ci" / "run").read_text()
     assert "export CI=true" in script
     assert all('-m ""' in line for line in script.splitlines() if " pytest " in line)
+
+
+def test_all_processes_of_a_run_take_the_same_portion(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where tests are collected by it, or pytest-xdist would run none."""
+    if settings.get_current_profile_name() != DEV:
+        assert portion(range(100)) == range(100)
+        return
+    first = set()
+    for run in range(30):
+        monkeypatch.setenv("PYTEST_XDIST_TESTRUNUID", f"run {run}")
+        (taken,) = {tuple(portion(range(100))) for _ in range(10)}
+        first.add(taken[0])
+    assert len(first) > 1

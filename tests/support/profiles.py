@@ -1,5 +1,6 @@
 """How many examples Hypothesis draws: all of them where ``CI`` is set, a tenth for people."""
 
+import os
 from collections.abc import Sequence
 from random import Random
 from typing import Final, TypeVar
@@ -41,5 +42,7 @@ def portion(values: Sequence[T]) -> Sequence[T]:
     For tests that try one place after the other: the commits of a story, the bytes of a file.
     """
     if settings.get_current_profile_name() == DEV:
-        return values[Random().randrange(min(TENTH, len(values))) :: TENTH] if values else values
+        # All processes of a run must collect the same tests.
+        chance = Random(os.environ.get("PYTEST_XDIST_TESTRUNUID"))
+        return values[chance.randrange(min(TENTH, len(values))) :: TENTH] if values else values
     return values

@@ -12,6 +12,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 from support.frames import KEY, Talk, complete, frame, use
+from support.profiles import portion
 
 from hubbub import AgentDefinition, Retention, Runtime
 from hubbub.__main__ import main
@@ -394,7 +395,7 @@ async def disturb(rt: Runtime, run_id: str, chance: random.Random) -> None:
 LINES = [*(line for way in WAYS.values() for line in way), *NUMBERS]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", portion(range(20)))
 async def test_whatever_becomes_of_its_frames_its_folder_is_sound(
     seed: int, tmp_path: Path, ports: Ports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
