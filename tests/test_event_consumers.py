@@ -31,7 +31,7 @@ CONSUMERS: Final = {
         "whose inbox an item goes to",
         "in",
         """
-        SessionTimer SessionCancel
+        SessionTimer SessionCancel SessionReset
         SessionCompact SessionLimits
         """,
     ),

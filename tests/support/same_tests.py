@@ -147,6 +147,7 @@ ELSEWHERE: Final = {
     "test_what_is_missing_at_the_end_is_added": BESIDE,
     "test_what_is_wrong_with_lent_and_moved_items_is_found": IN_FILE,
     "test_what_stands_for_nobody_has_no_descriptor_and_no_folder": BESIDE,
+    "test_whatever_becomes_of_its_frames_its_folder_is_sound": BESIDE,
     "test_without_the_database_a_child_at_work_goes_on_and_tells_its_parent": BESIDE,
     "test_without_the_database_a_run_s_time_goes_on": BESIDE,
     "test_without_the_database_every_agent_is_there_as_it_was": BESIDE,
