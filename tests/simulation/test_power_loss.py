@@ -430,7 +430,7 @@ def test_a_log_whose_header_is_not_flushed_first_is_found() -> None:
     steps = [Open(agent="desk", input="the red one"), Say(text="the blue one")]
     found: list[str] = []
     with patch("hubbub.runtime.simulation.injection.power_loss.torn_log", without_header):
-        for commit in (3, 6, 9):
+        for commit in (7, 10, 13):
             for sectors in SOME:
                 crashes = [torn(commit, 1), torn(1, sectors, life=1)]
                 try:
