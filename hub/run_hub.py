@@ -20,7 +20,7 @@ from hubbub.hub.delivery.listening import Handler, patterns_of
 from hubbub.hub.delivery.patterns import Pattern, Patterns
 from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.delivery.subscribing import Kinds, Listening, Subscribing
-from hubbub.hub.errors import BadValue, ReservedEvent
+from hubbub.hub.errors import BadValue, CallerError, ReservedEvent
 from hubbub.hub.events import (
     Event,
     SessionMessage,
@@ -40,9 +40,15 @@ from hubbub.hub.store.journal import Commit
 from hubbub.hub.tasks.callables import is_async
 from hubbub.hub.texts import check_label
 
-__all__ = ["Closable", "RunHub", "RunScope", "RunSubscription"]
+__all__ = ["ACTS", "Closable", "RunHub", "RunScope", "RunSubscription"]
 
 E = TypeVar("E", bound=Event)
+
+ACTS: Final = frozenset({
+    "approve", "ask", "close_run", "deny", "interrupt", "open", "reply", "send", "send_to",
+    "send_to_run", "subscribe", "terminate",
+})  # fmt: skip
+"""What is refused once a run, or its call, is over."""
 
 _PLACES: Final = ("side", "label", "turn", "call_id")
 """What of a scope says where in its run an event belongs."""
@@ -104,6 +110,10 @@ class RunHub(Subscribing):
     returns or the next is asked for.  ``after``, ``lossless`` and ``buffer`` are for what is
     observed besides: other types, and messages to other runs.  A wildcard (``session:*``) names no
     type: it only observes.  It raises ``InboxInUse`` while there is another reader.
+
+    Once the run is over, or the call of a tool or hook to which this was given (its time is over,
+    it was interrupted), all that would act raises ``CallerError``, ``emit`` is dropped, and reading
+    goes on.
     """
 
     __slots__ = ("_fields", "_pipeline", "_run", "hub")
@@ -131,6 +141,14 @@ class RunHub(Subscribing):
         told = self._emit(event, done.set)
         await done.wait()
         check_told(self.hub, told)
+
+    def _check_live(self, call: str) -> None:
+        """Raise ``CallerError`` where nothing counts any more that is done here."""
+        if not self._run.is_live:
+            self._pipeline.check(call)
+            raise CallerError(
+                f"{call}: this call is over, or run {self.run_id}; nothing more is done in its name"
+            )
 
     def _emit(self, event: Event, done: Callable[[], None] | None) -> Commit | Receipt | None:
         if not isinstance(event, Event):
@@ -189,6 +207,7 @@ class RunHub(Subscribing):
             pattern = tuple(pattern)
         lane = self._run.lane
         self._pipeline.check("subscribe")
+        self._check_live("subscribe")
         patterns = patterns_of(pattern, handler, how.get("buffer"))
         is_reader = (
             SessionMessage.type in patterns.exact
@@ -250,14 +269,17 @@ class RunHub(Subscribing):
 
     def send_to_run(self, run_id: str, message: Sayable) -> Receipt:
         """Put a message into a run's inbox, in this run's name."""
+        self._check_live("send_to_run")
         return self._deliver(message, run_id, "run")
 
     def send_to(self, agent_name: str, message: Sayable) -> Receipt:
         """Send to the one live run of an agent, in this run's name."""
+        self._check_live("send_to")
         return self._deliver(message, agent_name, "name")
 
     def send(self, message: Sayable, *, session_key: str | None = None) -> Receipt:
         """Send to a conversation by its key, or to the only open one."""
+        self._check_live("send")
         return self._deliver(message, session_key or "", "only" if session_key is None else "key")
 
     def _deliver(self, message: Sayable, to: str, by: By) -> Receipt:
@@ -269,6 +291,7 @@ class RunHub(Subscribing):
 
     def open(self, agent: str, input: object = None, **options: Any) -> Receipt:
         """Start an independent run; ``ctx.spawn`` starts a child."""
+        self._check_live("open")
         return self.hub.open(agent, input, **options)
 
     async def ask(
@@ -285,6 +308,7 @@ class RunHub(Subscribing):
         for its answer while none of its tasks can give it.
         """
         self._pipeline.check("ask")
+        self._check_live("ask")
         return await self.hub.prompts.ask(
             address,
             question,
@@ -312,28 +336,34 @@ class RunHub(Subscribing):
 
     def reply(self, prompt_id: str, content: str, *, is_error: bool = False) -> Receipt:
         """Answer a prompt in this run's name, see ``Hub.reply``; the first reply wins."""
+        self._check_live("reply")
         return self.hub.reply(prompt_id, content, is_error=is_error, source=self.run_id)
 
     def approve(self, prompt_id: str, arguments: Mapping[str, Any] | None = None) -> Receipt:
         """Approve a call in this run's name, see ``Hub.approve``; the first reply wins."""
+        self._check_live("approve")
         return self.hub.approve(prompt_id, arguments, source=self.run_id)
 
     def deny(self, prompt_id: str, reason: str = "") -> Receipt:
         """Refuse what a prompt asks for in this run's name, see ``Hub.deny``; the first reply
         wins."""
+        self._check_live("deny")
         return self.hub.deny(prompt_id, reason, source=self.run_id)
 
     def interrupt(self, run_id: str, reason: str = "") -> Receipt:
         """See ``Hub.interrupt``."""
+        self._check_live("interrupt")
         check_label("run_id", run_id)
         return self.hub.interrupt(run_id, reason)
 
     def close_run(self, run_id: str, reason: str = "") -> Receipt:
         """See ``Hub.close_run``."""
+        self._check_live("close_run")
         return self.hub.close_run(run_id, reason)
 
     def terminate(self, run_id: str, reason: str = "") -> Receipt:
         """See ``Hub.terminate``."""
+        self._check_live("terminate")
         return self.hub.terminate(run_id, reason)
 
     async def read(

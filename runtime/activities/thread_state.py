@@ -22,7 +22,7 @@ from hubbub.hub.message import Message, Sayable, contents_said, session_message
 from hubbub.hub.near_misses import shown
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.receipt import Receipt
-from hubbub.hub.run_hub import RunHub
+from hubbub.hub.run_hub import ACTS, RunHub
 from hubbub.hub.texts import check_label, check_text
 from hubbub.runtime.activities.agent_messages import tell_agent
 from hubbub.runtime.activities.environment import Environment
@@ -302,20 +302,34 @@ async def foreign_state(
     lane, thread = found
     hub = services.hub
     record = ForeignRecorder(run_id, hub.pipeline.home)
-    return ThreadState(services, others, lane, thread, record, hub=Outside(hub, run_id), by=by)
+    return ThreadState(
+        services,
+        others,
+        lane,
+        thread,
+        record,
+        hub=Outside(hub, run_id, by),
+        by=by,
+    )
 
 
 class Outside:
-    """The hub as far as another run's state needs it: nothing is emitted in its name."""
+    """The hub as far as another run's state needs it: nothing is emitted in its name.
 
-    __slots__ = ("_hub", "_run_id")
+    What acts is refused once the call that looks is over.
+    """
 
-    def __init__(self, hub: Hub, run_id: str) -> None:
+    __slots__ = ("_by", "_hub", "_run_id")
+
+    def __init__(self, hub: Hub, run_id: str, by: ThreadState | None = None) -> None:
         self._hub = hub
         self._run_id = run_id
+        self._by = by
 
     def emit(self, event: Event) -> None:
         raise CallerError(f"{event.type}: only run {self._run_id} itself may say so")
 
     def __getattr__(self, name: str) -> Any:
+        if self._by is not None and name in ACTS:
+            self._by._record.check(name)
         return getattr(self._hub, name)

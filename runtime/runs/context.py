@@ -153,6 +153,7 @@ class RunContext:
     def notify_parent(self, content: str) -> Receipt:
         """Queue a silent message for the parent; ``CallerError`` for a root."""
         self._steps.check_here("ctx.notify_parent")
+        self._steps.check_live()
         return notify_parent(self._run.services.hub, self._run.lane, content)
 
     async def send_agent_message(self, text: str, agent_id: str | None = None) -> Receipt:
@@ -273,6 +274,7 @@ class RunContext:
         ``LimitExceeded`` when the tree's budget is used up, ``ChildChanged``, also when the child
         on record is another agent's, and ``InsideStep``.
         """
+        self._steps.check_live()
         return self._steps.spawn(agent, input, name, result_of_spawn(result, "handle"), key)
 
     @overload

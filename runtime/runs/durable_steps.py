@@ -129,7 +129,7 @@ class DurableSteps:
         return found
 
     def _found(self, child: Spawned, asked: str, is_other: bool) -> Run:
-        self._check_live()
+        self.check_live()
         run = self._run
         if is_other or asked != child.agent:
             raise ChildChanged(run.lane.run_id, child.number, child.agent, asked)
@@ -138,7 +138,7 @@ class DurableSteps:
     async def step(self, name: str, function: Callable[[], Any], type_: Any) -> Any:
         """Run the next step of that name, or find its value on record."""
         self.check_here("ctx.step")
-        self._check_live()
+        self.check_live()
         refuse_inside_step(self._run.lane.run_id, f"ctx.step({name!r})")
         if problem := key_problem(name):
             raise BadValue("name of a step", problem)
@@ -168,7 +168,7 @@ class DurableSteps:
         Those of a step are counted by themselves: a step that is on record asks no more.
         """
         self.check_here("ctx.ask")
-        self._check_live()
+        self.check_live()
         run_id, step, number = AT_WORK.get()
         place = f"{step}_{number}_" if run_id == self._run.lane.run_id else ""
         made = self._so_far()
@@ -192,12 +192,13 @@ class DurableSteps:
         return encode_value(f"result of step {name!r}", result)
 
     async def _record(self, event: AgentRecord) -> None:
-        self._check_live()
+        self.check_live()
         done = anyio.Event()
         self._run.record(event, done.set)
         await done.wait()
 
-    def _check_live(self) -> None:
+    def check_live(self) -> None:
+        """Raise ``Closed`` or ``RunEnded`` where the run can do nothing (any more)."""
         run = self._run
         if run.services.phase.is_gone:
             raise Closed("the runtime", "the run goes on when a runtime is opened on its store")
