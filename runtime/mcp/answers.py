@@ -20,6 +20,7 @@ from hubbub.hub.texts import readable
 
 __all__ = [
     "Unusable", "finite", "first_problem", "left_out_of", "promises_of", "usable_answer",
+    "with_flat_tools",
 ]  # fmt: skip
 
 LEFT_OUT: Final = "hubbub/left_out"
@@ -29,6 +30,15 @@ PROMISES: Final = "hubbub/promises"
 """In the ``_meta`` of a page: the schema of its structured results, for each tool that has one."""
 
 MAX_LEFT_OUT: Final = 1_000
+MAX_PARTS: Final = 1_000
+"""Parts of one result."""
+
+MAX_LISTED: Final = 20_000
+"""Tools that are looked at on one page."""
+
+MAX_DEPTH: Final = 64
+"""Lists and objects within one another in what a server says of one tool."""
+
 _STRICTEST: Final = "2025-11-25"
 """The generation of the protocol that allows a tool the least."""
 
@@ -108,7 +118,9 @@ def _usable_page(
     problems: list[str] = []
     kept: list[dict[str, Any]] = []
     promises: dict[str, Any] = {}
-    for place, each in enumerate(listed):
+    if len(listed) > MAX_LISTED:
+        problems.append(f"{len(listed):,} tools on one page: none is read after {MAX_LISTED:,}")
+    for place, each in enumerate(listed[:MAX_LISTED]):
         if _is_unwanted(each, admits):
             continue  # Before anything costly: of thousands of tools, few may be wanted.
         if problem := next(_tool_problems(each, is_modern=is_modern), ""):
@@ -144,6 +156,9 @@ def _tool_problems(tool: Any, *, is_modern: bool) -> Iterator[str]:
     if not isinstance(tool.get("name"), str):
         yield f"its name is no text, but {shown(tool.get('name'))}"
         return
+    if not _is_flat(tool):
+        yield _TOO_DEEP
+        return
     if "inputSchema" not in tool:
         yield "it has no inputSchema"
         return
@@ -163,6 +178,50 @@ def _tool_problems(tool: Any, *, is_modern: bool) -> Iterator[str]:
     # By the newer protocol such a tool must not be called, and the SDK would drop it silently.
     if is_modern and (problem := find_invalid_x_mcp_header(tool["inputSchema"])) is not None:
         yield f"its x-mcp-header is invalid: {problem}"
+
+
+_TOO_DEEP: Final = f"its schema is nested deeper than {MAX_DEPTH} levels"
+
+
+def with_flat_tools(answer: Any) -> Any:
+    """An answer in which each tool that is nested too deeply has only its name, and a list in the
+    place of its schema that is as deep as is needed to be left out for it."""
+    match answer:
+        case {"result": {"tools": [*tools]} as result}:
+            return {**answer, "result": {**result, "tools": [*map(_flat, tools)]}}
+        case _:
+            return answer
+
+
+def _flat(tool: Any) -> Any:
+    if isinstance(tool, dict) and not _is_flat(tool):
+        return {"name": tool.get("name"), "inputSchema": _DEEP}
+    return tool
+
+
+def _deep() -> Any:
+    found: list[Any] = []
+    for _ in range(MAX_DEPTH):
+        found = [found]
+    return found
+
+
+_DEEP: Final = _deep()
+
+
+def _is_flat(value: Any) -> bool:
+    """Whether lists and objects in it are not too many within one another."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            each
+            for part in level
+            for each in (part.values() if isinstance(part, dict) else part)
+            if isinstance(each, dict | list)
+        ]
+        if not level:
+            return True
+    return False
 
 
 def _plain_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,6 +251,10 @@ def _usable_result(raw: dict[str, Any], *, is_modern: bool) -> dict[str, Any]:
         content = []
     if not isinstance(content, list):
         raise Unusable(f"content: expected a list, not {shown(content)}")
+    if len(content) > MAX_PARTS:
+        raise Unusable(
+            f"content: {len(content):,} parts are too many, at most {MAX_PARTS:,} are read"
+        )
     blocks = [_usable_block(each) for each in content]
     if not is_modern and structured is not None and not isinstance(structured, dict):
         if not blocks:  # It is all there is.

@@ -21,7 +21,7 @@ from mcp_types import (
 )
 
 from hubbub.hub.near_misses import shown
-from hubbub.runtime.mcp.answers import finite
+from hubbub.runtime.mcp.answers import finite, with_flat_tools
 
 __all__ = ["MAX_LINE", "Lines", "answer_in", "said_in"]
 
@@ -35,6 +35,11 @@ MAX_NOISE_BYTES: Final = 16 << 20
 
 _EDGE: Final = 2_000
 """Bytes at either end of a line that is no JSON among which the id of a request is looked for."""
+
+MAX_VALUES: Final = 500_000
+"""Values in one line, about: what is read of it takes memory and time by their number."""
+
+_TEXT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 
 _ID: Final = re.compile(rb'"id"\s*:\s*("?)([0-9]{1,15})\1\s*[,}]')
 
@@ -118,19 +123,34 @@ def _no_message(said: bytes, asked: int | str) -> JSONRPCError:
 
 
 def _message_of(line: bytes) -> JSONRPCMessage | None:
+    if has_too_many_values(line):  # Reading it would hold up all others.
+        return _unreadable(line, f"it holds more than {MAX_VALUES:,} values")
     try:
         return jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValueError:
         return _mended(line) if line.lstrip(b"\xef\xbb\xbf \t").startswith(b"{") else None
 
 
+def has_too_many_values(line: bytes) -> bool:
+    """Whether a line of JSON holds more values than are read."""
+    if _separators(line) <= MAX_VALUES:  # Also of those in texts.
+        return False
+    return _separators(_TEXT.sub(b"", line)) > MAX_VALUES
+
+
+def _separators(line: bytes) -> int:
+    return line.count(b",") + line.count(b"[") + line.count(b"{")
+
+
 def _mended(line: bytes) -> JSONRPCMessage | None:
     """The message that a line was meant to be, or an error for the request that it answers."""
     try:
         # This reader takes halves of surrogate pairs.
-        given = finite(json.loads(line.decode("utf-8-sig", "replace").strip()))
-    except (ValueError, RecursionError) as problem:
-        return _unreadable(line, problem)
+        given = finite(with_flat_tools(json.loads(line.decode("utf-8-sig", "replace").strip())))
+    except RecursionError:
+        return _unreadable(line, "it is no JSON: nested too deeply")
+    except ValueError as problem:
+        return _unreadable(line, f"it is no JSON: {problem}")
     if isinstance(number := given.get("id"), float) and number.is_integer():
         given["id"] = int(number)
     try:
@@ -152,14 +172,13 @@ def _problem(answer: dict[str, Any]) -> str:
     return "it has neither a result nor an error"
 
 
-def _unreadable(line: bytes, problem: Exception) -> JSONRPCMessage | None:
-    """An error for the request that a line answers which is no JSON, where its id can be found."""
+def _unreadable(line: bytes, problem: str) -> JSONRPCMessage | None:
+    """An error for the request that a line answers which is not read, where its id can be found."""
     ends = line[:_EDGE], line[-_EDGE:]
     if not any(b'"jsonrpc"' in each for each in ends) or any(b'"method"' in x for x in ends):
         return None
     found = next((match for each in ends if (match := _ID.search(each))), None)
-    why = "nested too deeply" if isinstance(problem, RecursionError) else str(problem)
-    return None if found is None else _failed(int(found[2]), f"it is no JSON: {why}")
+    return None if found is None else _failed(int(found[2]), problem)
 
 
 def _failed(request: Any, problem: str) -> JSONRPCMessage | None:

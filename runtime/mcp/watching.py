@@ -11,6 +11,8 @@ from typing import Any, Final, Self, TextIO
 import anyio
 from mcp.shared.message import SessionMessage
 from mcp_types import (
+    CONNECTION_CLOSED,
+    INTERNAL_ERROR,
     INVALID_REQUEST,
     PARSE_ERROR,
     PROTOCOL_VERSION_META_KEY,
@@ -115,6 +117,8 @@ class _Asked:
             if refusal and message.error.message in _UNSAID:
                 error = ErrorData(code=INVALID_REQUEST, message=refusal)
                 return JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
+            if message.error.code == CONNECTION_CLOSED:  # By which the SDK says that it has ended.
+                message.error.code = INTERNAL_ERROR
             return message
         is_modern = PROTOCOL_VERSION_META_KEY in ((request.params or {}).get("_meta") or {})
         try:

@@ -1,5 +1,6 @@
 """MCP servers whose answers are malformed in a part: that part is lost, and said, nothing else."""
 
+import json
 from base64 import b64encode
 from typing import Any
 
@@ -12,6 +13,7 @@ from support.mcp_servers import ERAS, Results, mcp_agent
 from hubbub import Runtime, ScriptedModel, mcp
 from hubbub.hub.ports import Ports
 from hubbub.runtime.mcp import answers
+from hubbub.runtime.mcp.lines import Lines
 from hubbub.runtime.models.scripted import call
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("L-09")]
@@ -224,6 +226,38 @@ async def test_a_notification_of_any_form_is_heard_or_dropped_and_never_logged(
     assert not caplog.records
 
 
+async def test_a_tool_whose_schema_is_nested_without_end_is_left_out_and_the_others_work(
+    era: str, ports: Ports
+) -> None:
+    deep = {"name": "deep", "inputSchema": {"type": "object", "x": nested(400)}}
+    raw = RawServer(era, page=lambda cursor: {"tools": [deep, FINE]})
+    agent = mcp_agent(ScriptedModel(["Done."]), mcp(raw, name="it"))
+    async with Runtime([agent], store="memory", ports=ports) as rt:
+        await rt.run("helper", "Go.")
+        (status,) = rt.mcp_servers
+    assert status.tools == ("it_fine",)
+    assert status.left_out == ("'deep': its schema is nested deeper than 64 levels",)
+
+
+def nested(depth: int) -> Any:
+    found: dict[str, Any] = {}
+    for _ in range(depth):
+        found = {"x": found}
+    return found
+
+
+@pytest.mark.parametrize("depth", [40, 100, 400])
+def test_a_list_with_a_tool_that_is_nested_too_deeply_is_read_off_a_line(depth: int) -> None:
+    deep = {"name": "deep", "inputSchema": {"type": "object", "x": nested(depth)}}
+    line = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": [deep, FINE, 7]}})
+    (message,) = Lines().read(line.encode() + b"\n")
+    assert isinstance(message, types.JSONRPCResponse)
+    page = answers.usable_answer(
+        "tools/list", message.result, is_modern=True, admits=lambda _: True
+    )
+    assert [each["name"] for each in page["tools"]] == (["deep"] if depth < 64 else []) + ["fine"]
+
+
 # ── results ──────────────────────────────────────────────────────────────────────────────────
 
 
@@ -242,6 +276,39 @@ async def told(era: str, ports: Ports, result: Any, tool: Any = FINE) -> Any:
 
 
 TEXT = {"type": "text", "text": "known"}
+
+
+async def test_a_result_of_too_many_parts_is_an_error_in_one_line(era: str, ports: Ports) -> None:
+    found = await told(era, ports, {"content": [TEXT] * 1_001})
+    assert found.is_error
+    assert "content: 1,001 parts are too many, at most 1,000 are read" in found.output
+    found = await told(era, ports, {"content": [TEXT] * 1_000})
+    assert not found.is_error
+
+
+@pytest.mark.parametrize(
+    "value", ['[1],' * 300_000, '{"a": "\\","},' * 300_000, '"unended ' + '\\"' * 900_000]
+)  # fmt: skip
+def test_a_line_of_more_values_than_are_read_is_an_error_for_its_request(value: str) -> None:
+    line = f'{{"jsonrpc": "2.0", "id": 5, "result": {{"content": [{value}1]}}}}\n'
+    (message,) = Lines().read(line.encode())
+    assert isinstance(message, types.JSONRPCError)
+    assert message.id == 5
+    is_text = "unended" in value
+    assert ("values" in message.error.message) != is_text
+
+
+def test_what_a_long_text_says_does_not_count_as_values() -> None:
+    line = json.dumps({"jsonrpc": "2.0", "id": 5, "result": {"text": '[{"a": 1}, {}], ' * 400_000}})
+    (message,) = Lines().read(line.encode() + b"\n")
+    assert isinstance(message, types.JSONRPCResponse)
+
+
+async def test_an_error_by_the_code_of_a_lost_connection_is_the_servers(
+    era: str, ports: Ports
+) -> None:
+    found = await told(era, ports, types.ErrorData(code=-32000, message="no more seats"))
+    assert found.output == "the MCP server 'it' refused the call: no more seats"
 
 
 @pytest.mark.parametrize(
