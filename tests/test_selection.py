@@ -174,7 +174,8 @@ def test_one_file_runs_in_one_process(project: pytest.Pytester) -> None:
     result.stdout.no_fnmatch_line("*workers*")
 
 
-def test_people_draw_a_tenth_of_the_examples_of_ci() -> None:
+def test_people_draw_a_tenth_of_the_examples_of_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTEST_XDIST_TESTRUNUID", raising=False)
     before = settings.get_current_profile_name()
     try:
         settings.load_profile("ci")
