@@ -51,6 +51,10 @@ _UNSAID: Final = frozenset(("Server returned an error response", "Not Found", "S
 """What the SDK says for an HTTP status, where the server has said nothing that it understands."""
 
 
+_SDK_SAYS: Final = "SSE stream "
+"""Begins what the SDK says itself of an answer over HTTP that never came, in its server's place."""
+
+
 class Watched:
     """A transport that says when its server has ended."""
 
@@ -117,8 +121,9 @@ class _Asked:
             if refusal and message.error.message in _UNSAID:
                 error = ErrorData(code=INVALID_REQUEST, message=refusal)
                 return JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
-            if message.error.code == CONNECTION_CLOSED:  # By which the SDK says that it has ended.
-                message.error.code = INTERNAL_ERROR
+            said_by_sdk = message.error.message.startswith(_SDK_SAYS)
+            if message.error.code == CONNECTION_CLOSED and not said_by_sdk:
+                message.error.code = INTERNAL_ERROR  # By the other one the SDK says that it ended.
             return message
         is_modern = PROTOCOL_VERSION_META_KEY in ((request.params or {}).get("_meta") or {})
         try:

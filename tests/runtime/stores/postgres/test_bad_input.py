@@ -312,7 +312,7 @@ async def test_the_name_of_a_worker_at_work_is_refused(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "words"), [("5", "a newer hubbub (format 5"), ("0", "an older hubbub (format 0")]
+    ("value", "words"), [("6", "a newer hubbub (format 6"), ("0", "an older hubbub (format 0")]
 )
 async def test_tables_of_another_format_are_refused(server: Server, value: str, words: str) -> None:
     address = server.dsn()
