@@ -143,7 +143,13 @@ def torn_log(before: bytes, after: bytes, sectors: int) -> Tear:
             _put(log, at, garbage or after[at:until])
     if sectors > 1 and draw() < 0.5:
         log.extend(bytes(max(0, end - len(log))))
-    return Tear(log=bytes(log), written=len(pieces), kept=sum(kept), is_whole=log == after)
+    return Tear(log=bytes(log), written=len(pieces), kept=sum(kept), is_whole=_is_whole(log, after))
+
+
+def _is_whole(log: bytearray, after: bytes) -> bool:
+    """Whether it has all that was written; zeros behind that are room, there or not."""
+    length = max(len(log), len(after))
+    return log.ljust(length, b"\0") == after.ljust(length, b"\0")
 
 
 def _drawn(count: int, sectors: int, draw: Callable[[], float]) -> list[bool]:
@@ -162,7 +168,8 @@ def _written(before: bytes, after: bytes) -> tuple[int, int]:
     page = PAGE_HEADER + int.from_bytes(after[PAGE_SIZE], "big")
     places = range(HEADER, len(after), page)
     changed = [at for at in places if before[at : at + page] != after[at : at + page]]
-    return (changed[0], changed[-1] + page) if changed else (HEADER, HEADER)
+    # Room at the end need not be for whole pages.
+    return (changed[0], min(changed[-1] + page, len(after))) if changed else (HEADER, HEADER)
 
 
 def _put(target: bytearray, at: int, data: bytes) -> None:
