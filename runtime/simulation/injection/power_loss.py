@@ -142,7 +142,7 @@ def torn_log(before: bytes, after: bytes, sectors: int) -> Tear:
             garbage = bytes(int(draw() * 256) for _ in range(until - at)) if is_garbage else b""
             _put(log, at, garbage or after[at:until])
     if sectors > 1 and draw() < 0.5:
-        log.extend(bytes(max(0, end - len(log))))
+        log.extend(bytes(max(0, len(after) - len(log))))
     return Tear(log=bytes(log), written=len(pieces), kept=sum(kept), is_whole=_is_whole(log, after))
 
 
@@ -164,12 +164,12 @@ def _drawn(count: int, sectors: int, draw: Callable[[], float]) -> list[bool]:
 
 
 def _written(before: bytes, after: bytes) -> tuple[int, int]:
-    """From where to where pages were written: SQLite writes them one behind the other."""
+    """From where to where pages were written: SQLite writes them one behind the other.  Behind them
+    there may be room, of zeros (``LogRoom``), which is there or not."""
     page = PAGE_HEADER + int.from_bytes(after[PAGE_SIZE], "big")
-    places = range(HEADER, len(after), page)
+    places = range(HEADER, len(after.rstrip(b"\0")), page)
     changed = [at for at in places if before[at : at + page] != after[at : at + page]]
-    # Room at the end need not be for whole pages.
-    return (changed[0], min(changed[-1] + page, len(after))) if changed else (HEADER, HEADER)
+    return (changed[0], changed[-1] + page) if changed else (HEADER, HEADER)
 
 
 def _put(target: bytearray, at: int, data: bytes) -> None:
