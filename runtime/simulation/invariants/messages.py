@@ -63,14 +63,15 @@ def order_kept(history: History) -> Iterator[str]:
 
     User commands that return the conversation overtake other messages, and what answers a prompt
     overtakes what was said before that was asked.  Before is where the store has it: the clock may
-    be set meanwhile.
+    be set meanwhile.  What was said in the same microsecond may be either: who comes back after a
+    restart knows the times alone.
     """
     last: dict[tuple[str, str, bool, bool], int] = {}
-    asked: dict[str, tuple[str, int]] = {}
+    asked: dict[str, tuple[e.SessionPrompt, int]] = {}
     came: dict[Place, int] = {}
     for place, event in enumerate(history.events):
         if isinstance(event, e.SessionPrompt):
-            asked[event.prompt_id] = event.root_run_id, place
+            asked[event.prompt_id] = event, place
         elif isinstance(event, e.SessionPromptEnd):
             asked.pop(event.prompt_id, None)
         elif isinstance(event, SessionMessage):
@@ -82,7 +83,8 @@ def order_kept(history: History) -> Iterator[str]:
                 continue
             at = came.get((item.run_id, item.seq), -1)
             is_answer = any(
-                root == event.root_run_id and since <= at for root, since in asked.values()
+                prompt.root_run_id == event.root_run_id and (since <= at or prompt.at == item.at)
+                for prompt, since in asked.values()
             )
             sender = (item.run_id, item.source, is_from_user(item), is_answer)
             if item.seq < last.get(sender, 0):
