@@ -1,7 +1,7 @@
 """What the runs of a world may use, and the invariant that they use no more."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -75,8 +75,9 @@ def _problems(history: History, allowed: Allowances) -> Iterator[str]:
     if allowed == Allowances() and not any(_is_limited(event) for event in own):
         return
     has_times = not any(isinstance(x, ClockJump) for x in history.faults)
-    book = _Book(allowed, has_times=has_times, unrestored=frozenset(_unrestored(history)))
     begun = {base.id: base for base in history.bases.values()}
+    unrestored = frozenset(_unrestored(history))
+    book = _Book(allowed, has_times=has_times, unrestored=unrestored, begun=begun.values())
     for event in own:
         yield from book.problems(event)
         if event.id in begun:
@@ -137,8 +138,17 @@ def _precedes_call(event: Event) -> bool:
 class _Book:
     """What was used, event by event, in the order of the store."""
 
-    def __init__(self, allowed: Allowances, *, has_times: bool, unrestored: frozenset[str]) -> None:
+    def __init__(
+        self,
+        allowed: Allowances,
+        *,
+        has_times: bool,
+        unrestored: frozenset[str],
+        begun: Iterable[e.AgentBase],
+    ) -> None:
         self._allowed = allowed
+        self._to_come = {base.run_id for base in begun}
+        """Runs that go on from a base that is yet to be counted."""
         self._has_times = has_times
         self._unrestored = unrestored
         self._trees: dict[str, Limits | None] = {}
@@ -153,6 +163,7 @@ class _Book:
     def begin(self, base: e.AgentBase) -> None:
         """Count what a run had used by the base that it goes on from."""
         thread = thread_of(base)
+        self._to_come.discard(base.run_id)
         if not base.parent_run_id:
             self._trees[base.run_id] = thread.limits
         for key in (("run", base.run_id), ("tree", base.root_run_id)):
@@ -229,8 +240,10 @@ class _Book:
     def _is_reached(self, event: Event, scope: str, name: str) -> bool:
         limits = self._limits(event)[_SCOPES.index(scope)]
         most = None if limits is None else getattr(limits, name, None)
-        if most is None:
-            return False
+        if (
+            most is None
+        ):  # What a root behind a base may use is told there, behind what children did.
+            return scope == "tree" and event.root_run_id in self._to_come
         if name != "seconds":
             return bool(_amount(self._spent[self._key(event, scope)], name) >= most)
         is_counted = self._has_times and scope != "tree"  # Of other runs of a tree it is under way.
