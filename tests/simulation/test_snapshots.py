@@ -115,4 +115,5 @@ def _say_the_same(whole: list[Event]) -> None:
 def _staying(events: list[Event], before: Thread) -> set[str]:
     """The children whose statuses a run needs to know."""
     started = {x.child_run_id for x in events if isinstance(x, e.AgentChild) and x.resumable}
-    return {child.run_id for child in before.family.registry} | started
+    threads = [before, *(thread_of(x) for x in events if isinstance(x, e.AgentBase))]
+    return {child.run_id for each in threads for child in each.family.registry} | started
