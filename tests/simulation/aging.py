@@ -304,7 +304,8 @@ def _disturbed(history: History, retention: Retention | None) -> Iterator[str]:
             lent.add(event.run_id)
         elif isinstance(event, e.SessionPop):
             lent.discard(event.run_id)
-        if event.lane == "own" and not isinstance(event, e.AgentHandoff):  # A fork's, at rest.
+        # Also at rest a fork is handed to another agent, and a late reply is dropped.
+        if event.lane == "own" and not isinstance(event, e.AgentHandoff | e.SessionDropped):
             is_resting = isinstance(event, e.AgentPark | e.AgentComplete | e.SessionPush)
             at_work = busy.setdefault(root, set())
             (at_work.discard if is_resting else at_work.add)(event.run_id)
