@@ -128,10 +128,11 @@ class PostgresConnection:
         db.check_replicated()
         return cursor
 
-    def executemany(self, sql: str, values: Iterable[Sequence[Any]], /) -> SqlCursor:
-        cursor = self._connected.cursor()
-        cursor.executemany(_translated(sql), values)
-        return cursor
+    def executemany(self, sql: str, values: Iterable[Sequence[Any]], /) -> None:
+        # Not psycopg's: where the connection is lost, that writes to the program's log.
+        with self.pipeline():
+            for each in values:
+                self.execute(sql, each)
 
     def many(self, sql: str, values: Sequence[Any]) -> SqlCursor:
         """The same as ``execute``, where the rows found are too many for memory."""
