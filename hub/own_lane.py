@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct, structs
 
-from hubbub.hub.events import Event
+from hubbub.hub.events import Event, SessionMessage
 from hubbub.hub.pipeline import Pipeline
 from hubbub.hub.store.journal import Commit, Delivery, RunStatus
 
@@ -38,6 +38,7 @@ class OwnLane(Struct, eq=False):
         agent: str = "",
         lent: Sequence[tuple[str, int]] = (),
         leave_to: str = "",
+        again: SessionMessage | None = None,
         fold: Callable[[Commit], None] | None = None,
         before: Callable[[Commit], None] | None = None,
         after: Callable[[Commit], None] | None = None,
@@ -66,7 +67,8 @@ class OwnLane(Struct, eq=False):
         self.seq = seq
         commit = Commit(
             self.run_id, stamped, expect, taken, deliveries, status, agent, lent=lent,
-            leave_to=leave_to, about=self.run_id, lane=self, before=before, after=after,
+            leave_to=leave_to, again=again, about=self.run_id, lane=self, before=before,
+            after=after,
         )  # fmt: skip
         if agent:
             self.agent = agent

@@ -81,7 +81,7 @@ def apply_command(
     answers = _answers_by_message(thread, items[0], unasked)
     events: list[Event] = [e.SessionTaken(items=items), *answers]
     if not answers:  # It answers what is asked elsewhere.
-        return Decision(tuple(events), status="active")
+        return Decision(tuple(events), status="active", again=items[0])
     side = definitions.side(thread.agent, thread.acts_as)
     return go_on(fold_all(thread, events), events, side, waiting, definitions)
 

@@ -250,9 +250,10 @@ def _command_due(thread: Thread, waiting: frozenset[Kind]) -> Literal["", "stop"
     """The waiting user command that this run must execute, if there is one."""
     is_below = thread.frame is not None
     is_frame = thread.origin.frame > 0 and thread.converses
-    if "stop" in waiting and (is_below or is_frame or thread.asks_user):
+    gives_up = "answer" in waiting and thread.asks_user
+    if "stop" in waiting and (is_below or is_frame or gives_up):
         return "stop"
-    if "back" in waiting and not is_below and (is_frame or thread.asks_user):
+    if "back" in waiting and not is_below and (is_frame or gives_up):
         return "back"
     return ""
 

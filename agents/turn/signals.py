@@ -21,6 +21,7 @@ from hubbub.hub.events import (
     Event,
     InLane,
     PromptKind,
+    SessionMessage,
     SessionReply,
     Usage,
     Variable,
@@ -275,3 +276,5 @@ class Decision(Struct, frozen=True, gc=False):
     """What is taken out of other inboxes, by run id and number."""
     leave_to: str = ""
     """The run whose inbox gets the messages that an ending run leaves."""
+    again: SessionMessage | None = None
+    """What is said once more where no reply of ``mail`` is accepted."""

@@ -28,6 +28,7 @@ from hubbub.hub.events import (
     AgentStatus,
     SessionAbort,
     SessionMessage,
+    SessionReply,
     SessionResult,
     SessionTerminate,
 )
@@ -183,11 +184,49 @@ async def check_nothing_is_left_to_who_takes_no_messages(make_journal: MakeJourn
         ]  # fmt: skip
 
 
+async def check_a_message_that_answered_nothing_waits_again(make_journal: MakeJournal) -> None:
+    """What is taken for an answer comes back where each of its replies was too late."""
+    async with _stack(make_journal) as journal:
+        said = SessionMessage(content="yes", source="chat", key="1", at=7)
+        message = (await deliver(journal, Delivery(said, A_RUN, source="chat", key="1"))).event
+        assert isinstance(message, SessionMessage)
+        await send(journal, A_RUN, "next")
+
+        def reply(prompt_id: str, to: str) -> Delivery:
+            event = SessionReply(prompt_id=prompt_id, content="yes")
+            return Delivery(event, to, source="prompt", key=prompt_id)
+
+        await deliver(journal, reply("p1", A_RUN))
+        too_late = await write(
+            journal, A_RUN, 1, AgentStatus(), taken=(2,), deliveries=(reply("p1", A_RUN),),
+            again=message,
+        )  # fmt: skip
+        assert [x.outcome for x in too_late.deliveries] == ["duplicate"]
+        assert [identity(event) for event in too_late.written] == [
+            (A_RUN, "own", 2), (A_RUN, "in", 5),
+        ]  # fmt: skip
+        assert await _texts(journal, A_RUN) == [(3, "next"), (4, "yes"), (5, "yes")]
+        again = (await read_all(journal))[-1]
+        assert isinstance(again, SessionMessage)
+        assert (again.source, again.key, again.at) == ("chat", "", 7)
+        known = await deliver(journal, Delivery(said, A_RUN, source="chat", key="1"))
+        assert known.outcome == "duplicate", "its key is judged as before"
+        in_time = await write(
+            journal, A_RUN, 2, AgentStatus(), taken=(3,), again=message,
+            deliveries=(reply("p1", A_RUN), reply("p2", B_RUN)),
+        )  # fmt: skip
+        assert [x.outcome for x in in_time.deliveries] == ["duplicate", "accepted"]
+        assert await _texts(journal, A_RUN) == [(4, "yes"), (5, "yes")], "one reply was in time"
+        await write(journal, A_RUN, 3, AgentStatus(), taken=(4, 5), status="parked")
+        assert await _texts(journal, A_RUN) == []
+
+
 TAKEOVER_CHECKS: Final[tuple[Check, ...]] = (
     check_waiting_run_with_mail_is_ready,
     check_lent_items_leave_their_inbox,
     check_what_does_not_wait_is_not_lent,
     check_messages_are_left_to_another_run,
     check_nothing_is_left_to_who_takes_no_messages,
+    check_a_message_that_answered_nothing_waits_again,
 )
 """What a run may lend of its inbox."""

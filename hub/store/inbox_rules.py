@@ -18,8 +18,9 @@ Of an item that has gone, behind a base of its run, its key is known, and what i
 (``Settled``): it is a duplicate as before.
 
 What waits leaves an inbox as a whole or not at all: taken by its owner, lent to another run of
-its tree (``Commit.lent``), or moved when its run ends (``Commit.leave_to``).  What is moved is a
-new item where it comes to: accepted already, so neither a limit nor a key is asked for again.
+its tree (``Commit.lent``), or moved when its run ends (``Commit.leave_to``).  A message that is
+taken for an answer comes back where another answer was first (``Commit.again``).  What is moved or
+comes back is a new item: accepted already, so neither a limit nor a key is asked for again.
 """
 
 import hashlib
@@ -266,14 +267,16 @@ def moved(commit: Commit, heir: LedgerRow | None) -> list[SessionMessage]:
     """
     if heir is None or heir.status == "ended" or heir.inbox != "open":
         return []
-    found = []
-    for item in commit.leftovers:
-        if isinstance(item, SessionMessage):
-            heir.in_seq += 1
-            # Judged under its key where it was sent to; here that key is free.
-            found.append(numbered(heir, structs.replace(item, key="")))
+    found = [moved_to(heir, x) for x in commit.leftovers if isinstance(x, SessionMessage)]
     commit.leftovers = [x for x in commit.leftovers if not isinstance(x, SessionMessage)]
     return found
+
+
+def moved_to(row: LedgerRow, said: SessionMessage) -> SessionMessage:
+    """A message that was accepted before, as the next item of ``row``."""
+    row.in_seq += 1
+    # Judged under its key where it was sent to; here that key is free.
+    return numbered(row, structs.replace(said, key=""))
 
 
 ONCE: Final = 1

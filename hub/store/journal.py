@@ -17,7 +17,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct, field
 
-from hubbub.hub.events import ContentPart, Event, FileRef, InLane
+from hubbub.hub.events import ContentPart, Event, FileRef, InLane, SessionMessage
 from hubbub.hub.events.descriptors import Descriptor
 from hubbub.hub.receipt import Receipt
 
@@ -248,6 +248,9 @@ class Commit(HubNotes, eq=False):
     leave_to: str = ""
     """Where the messages go that an ending run's inbox still holds, instead of into
     ``leftovers``: to the inbox of that run, in order, behind what waits there."""
+    again: SessionMessage | None = None
+    """What waits once more, behind what waits in its inbox, where no reply among ``deliveries`` is
+    accepted: it was taken for an answer, and another one came first."""
     notes_expect: Mapping[str, str] | None = None
     """What must stand under keys of notes, empty for nothing; else it is a conflict."""
     found: FoundTree | None = None

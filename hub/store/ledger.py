@@ -23,7 +23,7 @@ from typing import Any, Final, Generic, TypeVar
 from msgspec import Struct, field, structs
 
 from hubbub.hub.errors import BadValue
-from hubbub.hub.events import AgentBase, Event, InLane, SessionMessage
+from hubbub.hub.events import AgentBase, Event, InLane, SessionMessage, SessionReply
 from hubbub.hub.events.descriptors import is_identity
 from hubbub.hub.store.inbox_rules import (
     can_be_left_over,
@@ -34,6 +34,7 @@ from hubbub.hub.store.inbox_rules import (
     judge,
     lenders,
     moved,
+    moved_to,
     noted,
     numbered,
     placed,
@@ -156,6 +157,8 @@ class Ledger(Generic[R]):
                 self._deliver(commit, delivery)
             except BadValue:  # What waits there is damaged: that is one run's trouble.
                 delivery.outcome, delivery.reason = "rejected", "unreadable"
+        if commit.again is not None:
+            self._say_again(commit, commit.again)
         if commit.notes:
             self.writes.notes.update(commit.notes)
 
@@ -201,6 +204,13 @@ class Ledger(Generic[R]):
         for message in moved(commit, heir):
             assert heir is not None
             self._put(commit, heir, message)
+
+    def _say_again(self, commit: Commit, said: SessionMessage) -> None:
+        """Let a message wait once more that was taken for an answer, if it has answered nothing."""
+        replies = [x.outcome for x in commit.deliveries if x.event.__class__ is SessionReply]
+        row = self._rows.find(said.run_id)
+        if row is not None and row.status != "ended" and replies and "accepted" not in replies:
+            self._put(commit, row, moved_to(row, said))
 
     def _write_hub(self, commit: Commit) -> None:
         first = self.hub_seq + 1

@@ -305,7 +305,7 @@ class LastingPrompts:
     def _awaits(self, lane: OwnLane, said: InLane) -> bool:
         """Whether what a person says is an answer to ``lane``'s run, or to one it waits for."""
         return any(
-            kept.run_id == lane.run_id and self._was_asked(kept, said)
+            kept.run_id == lane.run_id and self._takes(kept, said, gives_up=bool(command_of(said)))
             for kept in self.by_root[lane.root_run_id].values()
         ) or any(
             _child_below(kept, lane.run_id) in self._families.waits.directly(lane.run_id)
@@ -321,34 +321,35 @@ class LastingPrompts:
         is_said = (x for x in taken.items if isinstance(x, SessionMessage) and is_from_user(x))
         if (said := next(is_said, None)) is None:
             return taken
-        prompts, tree = self._services.hub.prompts, self.by_root[lane.root_run_id].values()
+        tree, gives_up = self.by_root[lane.root_run_id].values(), bool(command_of(said))
         own = [x for x in tree if x.run_id == lane.run_id]
-        later = [] if command_of(said) else [x for x in own if not self._was_asked(x, said)]
-        kept = [
-            x
-            for x in own
-            if x not in later and _asks_itself(thread, x) and not x.is_over_at(said.at)
-        ]
+        meant = [x for x in own if self._takes(x, said, gives_up=gives_up)]
+        kept = [x for x in meant if _asks_itself(thread, x)]
         if lane.parent_run_id is None or thread.converses:
             kept += self._asked_before(lane, said)
-        replies = [
-            (x.run_id, self._reply(x, said)) for x in kept if prompts.is_unanswered(x.prompt_id)
-        ]
+        replies = [(x.run_id, self._reply(x, said)) for x in kept]
         for _, reply in replies:
-            prompts.answered(reply)
-        unasked = frozenset([x.prompt_id for x in later])
+            self._services.hub.prompts.answered(reply)
+        unasked = frozenset([] if gives_up else [x.prompt_id for x in own if x not in meant])
         return msgspec.structs.replace(taken, replies=tuple(replies), unasked=unasked)
 
     def _asked_before(self, lane: OwnLane, said: InLane) -> list[LastingPrompt]:
-        unanswered = self._services.hub.prompts.is_unanswered
         return [
             kept
             for kept in self.by_root.get(lane.root_run_id, {}).values()
-            if kept.run_id != lane.run_id
-            and self._was_asked(kept, said)
-            and not kept.is_over_at(said.at)
-            and unanswered(kept.prompt_id)
+            if kept.run_id != lane.run_id and self._takes(kept, said)
         ]
+
+    def _takes(self, kept: LastingPrompt, said: InLane, *, gives_up: bool = False) -> bool:
+        """Whether what a person says is an answer to a prompt: said in time, and the first one.
+
+        What is no answer to any is said in the conversation, when its turn comes.
+        """
+        return (
+            (gives_up or self._was_asked(kept, said))
+            and not kept.is_over_at(said.at)
+            and self._services.hub.prompts.is_unanswered(kept.prompt_id)
+        )
 
     def _was_asked(self, kept: LastingPrompt, said: InLane) -> bool:
         """Whether a prompt was open already when a message was accepted."""

@@ -284,16 +284,16 @@ class ModelRun(Resting):
         for event in decision.events:
             if event.__class__ is e.SessionDropped:
                 after = partial(self._dropped, event)
+        sent = deliveries_of(decision.mail, self.lane, self._services) if decision.mail else ()
         self.lane.append(
             decision.events,
             taken=decision.taken,
-            deliveries=(
-                deliveries_of(decision.mail, self.lane, self._services) if decision.mail else ()
-            ),
+            deliveries=sent,
             status=decision.status,
             agent=decision.agent,
             lent=decision.lent,
             leave_to=decision.leave_to,
+            again=decision.again,
             fold=self._fold,
             after=after,
         )
