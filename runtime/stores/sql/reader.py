@@ -16,6 +16,7 @@ from hubbub.hub.events.descriptors import Descriptor, read_descriptor
 from hubbub.hub.store.journal import Addressing, LoadedRun, RunInfo, Selection
 from hubbub.runtime.stores.sql.addresses import candidates
 from hubbub.runtime.stores.sql.connection import SqlConnection, SqlDialect
+from hubbub.runtime.stores.sql.own_records import own_record
 from hubbub.runtime.stores.sql.rows import check_row
 from hubbub.runtime.stores.sql.snapshots import SnapshotReader
 
@@ -142,12 +143,7 @@ class SqlReader:
         """
         chain = start = 0
         if after:
-            # Backwards: who asks like this has read the run a moment ago.
-            place = (
-                "SELECT position, crc FROM event WHERE run = ? AND lane = 'own' AND seq = ? "
-                "ORDER BY position DESC LIMIT 1"
-            )
-            found = self._db.execute(place, (number, after)).fetchone()
+            found = self._db.execute(_PLACE, (number, after, after)).fetchone()
             if found is None and self._has_gone(number, after):
                 return self._own_lane(run_id, number, 0)
             if found is None:
@@ -320,6 +316,7 @@ class _Chains:
         return 0 if found is None else int(found[0])
 
 
+_PLACE: Final = own_record("position, crc")
 _OF_TREE: Final = (
     "(number = (SELECT number FROM address WHERE run_id = ?) "
     "OR root_run_id = ? AND parent_run_id IS NOT NULL)"

@@ -10,6 +10,7 @@ from hubbub.hub.store.inbox_rules import number_of
 from hubbub.hub.store.journal import Cut
 from hubbub.hub.store.reader import IMPORTED
 from hubbub.runtime.stores.sql.connection import SqlConnection
+from hubbub.runtime.stores.sql.own_records import own_record
 from hubbub.runtime.stores.sql.rows import REQUESTS
 
 __all__ = [
@@ -39,7 +40,7 @@ def cut_lanes(db: SqlConnection, number: int, cut: Cut) -> int:
     if cut.place:
         base = db.execute(_BASE_AT, (cut.place, number, cut.seq)).fetchone()
     else:
-        base = db.execute(_BASE, (number, cut.seq)).fetchone()
+        base = db.execute(_BASE, (number, cut.seq, cut.seq)).fetchone()
     start = _start_of(db, number)
     if base is None or not start or base[1] != AgentBase.type:
         return 0
@@ -104,11 +105,7 @@ DELETE FROM address WHERE number = ?1 AND number < (SELECT max(number) FROM addr
   AND NOT EXISTS (SELECT 1 FROM event WHERE run = ?1)
   AND NOT EXISTS (SELECT 1 FROM event WHERE root = ?1 AND lane = 'hub')
 """
-_BASE: Final = (
-    "SELECT position, type FROM event WHERE run = ? AND lane = 'own' AND seq = ? "
-    "ORDER BY position DESC LIMIT 1"
-)
-"""Backwards: behind a base is less than before it."""
+_BASE: Final = own_record("position, type")
 _BASE_AT: Final = (
     "SELECT position, type FROM event WHERE position = ? AND run = ? AND lane = 'own' AND seq = ?"
 )

@@ -11,6 +11,7 @@ from typing import Any, Final
 from hubbub.hub.logs import log
 from hubbub.hub.snapshots.draft import RECORDS, SnapshotDraft, checksum_of, is_due
 from hubbub.runtime.stores.sql.connection import SqlConnection, SqlDialect
+from hubbub.runtime.stores.sql.own_records import own_record
 
 __all__ = ["KeptSnapshots", "SnapshotReader", "snapshot_problems"]
 
@@ -54,7 +55,7 @@ class KeptSnapshots:
         run_id, seq, version = draft.run_id, draft.seq, draft.version
         if self.is_early(draft):
             return False
-        place = self._db.execute(_PLACE, (run_id, seq)).fetchone()
+        place = self._db.execute(_PLACE, (run_id, seq, seq)).fetchone()
         if place is None:
             return False
         number, chain = place
@@ -74,7 +75,7 @@ class KeptSnapshots:
         if found is None or found[1] != draft.version or not _is_before(found[0], draft.seq):
             return [0, 0, 0]
         seq, _, size = found
-        (grown,) = self._db.execute(_GROWN, (number, number, seq)).fetchone()
+        (grown,) = self._db.execute(_GROWN, (number, number, seq, seq)).fetchone()
         return [seq, size, int(grown)]
 
     def _know(self, run_id: str, known: list[int]) -> None:
@@ -133,7 +134,7 @@ def _problem_of(
     where it is one."""
     seq, version, crc, body = found
     if isinstance(version, str) and isinstance(body, bytes) and _is_before(seq, length):
-        place = db.execute(_CHAIN, (number, seq)).fetchone()
+        place = db.execute(_CHAIN, (number, seq, seq)).fetchone()
         if place is not None and checksum_of(run_id, seq, place[0], version, body) == crc:
             return ""
     return "it has changed, or the run has"
@@ -143,14 +144,8 @@ def _is_before(at: object, seq: int) -> bool:
     return isinstance(at, int) and 0 < at <= seq
 
 
-_NEWEST: Final = "ORDER BY position DESC LIMIT 1"
-"""Backwards: what is looked for is among the last events of its run."""
-
-_CHAIN: Final = f"SELECT crc FROM event WHERE run = ? AND lane = 'own' AND seq = ? {_NEWEST}"
-_PLACE: Final = (
-    "SELECT run, crc FROM event WHERE run = (SELECT number FROM address WHERE run_id = ?) "
-    f"AND lane = 'own' AND seq = ? {_NEWEST}"
-)
+_CHAIN: Final = own_record("crc")
+_PLACE: Final = own_record("run, crc", "(SELECT number FROM address WHERE run_id = ?)")
 _SELECT: Final = "SELECT seq, version, crc, body FROM snapshot WHERE run = ?"
 _ALL: Final = (
     "SELECT snapshot.run, run.run_id, run.seq FROM snapshot LEFT JOIN run ON number = snapshot.run "
@@ -159,7 +154,7 @@ _ALL: Final = (
 _LAST: Final = "SELECT seq, version, length(body) FROM snapshot WHERE run = ?"
 _GROWN: Final = (
     "SELECT coalesce(sum(length(body)), 0) FROM event WHERE run = ? AND position > "
-    f"(SELECT position FROM event WHERE run = ? AND lane = 'own' AND seq = ? {_NEWEST})"
+    f"({own_record('position')})"
 )
 _PUT: Final = (
     "INSERT INTO snapshot (run, seq, version, crc, body) VALUES (?, ?, ?, ?, ?) "
