@@ -39,10 +39,12 @@ from hubbub.agents.state.family import (
 )
 from hubbub.agents.state.models_in_use import FIRST, begun, given_up
 from hubbub.agents.state.open_calls import (
+    TOGETHER,
     awaited,
     begin_call,
     change_call,
     complete_call,
+    complete_calls,
     end_prompt,
     open_prompt,
 )
@@ -79,11 +81,17 @@ def fold(thread: Thread, event: Event) -> Thread:
 
 def fold_all(thread: Thread, events: Iterable[Event]) -> Thread:
     """The thread after several events, in order."""
+    together: list[Any] = []
     for event in events:
         change = _CHANGES.get(event.__class__)
+        if change is complete_call and event.index >= TOGETHER:  # type: ignore[attr-defined]
+            together.append(event)
+            continue
+        if together:
+            thread, together = complete_calls(thread, together), []
         if change is not None:
             thread = change(thread, event)
-    return thread
+    return complete_calls(thread, together) if together else thread
 
 
 # ── the life of the run ──────────────────────────────────────────────────────────────────────

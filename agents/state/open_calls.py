@@ -1,6 +1,7 @@
 """The calls of a thread's open step: whose results they wait for, and how they get on."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -14,9 +15,12 @@ from hubbub.hub.events import SessionResult
 from hubbub.hub.values import NULL
 
 __all__ = [
-    "awaited", "begin_call", "change_call", "complete_call", "end_prompt", "open_prompt",
-    "waiting_for",
+    "TOGETHER", "awaited", "begin_call", "change_call", "complete_call", "complete_calls",
+    "end_prompt", "open_prompt", "waiting_for",
 ]  # fmt: skip
+
+TOGETHER: Final = 128
+"""The results of calls from this one on are folded together: no such call is run."""
 
 
 def awaited(thread: Thread, item: SessionResult) -> list[int]:
@@ -90,6 +94,31 @@ def complete_call(thread: Thread, event: e.AgentToolComplete) -> Thread:
             transcript=(*thread.transcript, message),
         )  # fmt: skip
     return said(replace(thread, open=None, closed=step, restarts=0, answers=()), message)
+
+
+def complete_calls(thread: Thread, events: Sequence[e.AgentToolComplete]) -> Thread:
+    """Several calls have their results: the same as one after the other, in the time of one.
+
+    Of an answer with very many calls all but the first are refused at once.
+    """
+    step, last = thread.open, events[-1]
+    calls = [*step.calls] if step is not None else []
+    for event in events:
+        call = calls[event.index] if event.index < len(calls) else None
+        if call is None or call.status == "done":
+            continue
+        if call.status == "waiting" or event.parts or event.attachments or thread.family.undecided:
+            for each in events:
+                thread = complete_call(thread, each)
+            return thread
+        last = event
+        calls[event.index] = replace(
+            call, status="done", output=event.output, is_error=event.is_error, ran=event.ran,
+            notes=event.notes,
+        )  # fmt: skip
+    if step is not None:
+        thread = replace(thread, open=replace(step, calls=tuple(calls)))
+    return complete_call(thread, last)
 
 
 def _with_parts(thread: Thread, event: e.AgentToolComplete) -> Thread:

@@ -29,6 +29,7 @@ from hubbub.agents.definitions.signature import Parameter
 from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.model import parse_arguments
 from hubbub.agents.resolution.sides import ActiveSide
+from hubbub.agents.state.open_calls import TOGETHER
 from hubbub.agents.state.thread import OpenCall, OpenStep, Thread
 from hubbub.agents.turn.signals import Held
 from hubbub.agents.turn.stop import terminal
@@ -49,7 +50,7 @@ __all__ = [
     "misfit_words", "notes_of_approval", "popped", "refuse_open_calls",
 ]  # fmt: skip
 
-MAX_CALLS: Final = 128
+MAX_CALLS: Final = TOGETHER
 """The calls of one step that are run; the others get an error result."""
 
 LOST = (

@@ -1,9 +1,12 @@
 """``fold``: the state is what the journal says, and nothing else."""
 
+import time
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hubbub.agents.model import AnsweredCall, AssistantMessage, Thinking, UserMessage
 from hubbub.agents.state.fold import fold, fold_all
@@ -26,6 +29,8 @@ def heard(*texts: str) -> e.SessionTaken:
 def messages(*events: Event) -> tuple[Any, ...]:
     return fold_all(EMPTY, events).transcript
 
+
+PART = e.ContentPart(kind="image", media_type="image/png", digest="0" * 64, size=1)
 
 TWO_CALLS = e.AgentStep(
     step=1, calls=(ToolCall(name="x", arguments="{", id="same"), ToolCall(name="y", id="same"))
@@ -152,3 +157,51 @@ def test_a_thread_is_plain_data_that_can_be_written_down_and_read_back() -> None
     assert msgspec.json.decode(msgspec.json.encode(thread), type=Thread) == thread
     with pytest.raises(AttributeError):
         thread.step = 7  # type: ignore[misc]
+
+
+@given(
+    results=st.lists(
+        st.builds(
+            done,
+            index=st.integers(120, 140),
+            output=st.text(max_size=2),
+            step=st.just(1),
+        )
+        | st.builds(
+            lambda index: msgspec.structs.replace(done(index, "p"), parts=(PART,)),
+            st.integers(120, 140),
+        ),
+        max_size=60,
+    ),
+    rest=st.booleans(),
+    two_sided=st.booleans(),
+)
+def test_results_of_very_many_calls_are_folded_as_one_after_the_other(
+    results: list[Event], rest: bool, two_sided: bool
+) -> None:
+    calls = tuple(ToolCall(name="x", id=str(index)) for index in range(135))
+    opening = list(opened("hello"))
+    opening[0] = e.AgentStart(agent="a", two_sided=two_sided)
+    events = [*opening, e.AgentStep(step=1, calls=calls)]
+    if rest:  # All but some of these are done.
+        events += [done(index, "") for index in range(120)]
+    one_by_one = EMPTY
+    for event in (*events, *results):
+        one_by_one = fold(one_by_one, event)
+    assert fold_all(EMPTY, (*events, *results)) == one_by_one
+
+
+def test_an_answer_with_very_many_calls_costs_what_its_calls_cost() -> None:
+    """One copy of the calls for each of them would take seconds, and stop everything else."""
+    calls = tuple(ToolCall(name="x", id=str(index)) for index in range(100_000))
+    events = (*opened("hello"), e.AgentStep(step=1, calls=calls))
+    started = time.process_time()
+    thread = fold_all(EMPTY, events)
+    to_open = time.process_time() - started
+    results = [done(index, "refused") for index in range(128, len(calls))]
+    started = time.process_time()
+    thread = fold_all(thread, results)
+    took = time.process_time() - started
+    assert thread.open is not None
+    assert [call.status for call in thread.open.calls[126:130]] == ["todo", "todo", "done", "done"]
+    assert took < 50 * max(to_open, 0.05)
