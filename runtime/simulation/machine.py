@@ -236,7 +236,7 @@ class SimMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """The process is left in order, and another one begun."""
-        self.do(_restart)
+        self.do(lambda world: world.restart())
 
     # ── what must hold ───────────────────────────────────────────────────────────────────────
 
@@ -332,12 +332,6 @@ def _needs_nothing(function: Callable[..., object]) -> bool:
 async def _turns(count: int) -> None:
     for _ in range(count):
         await anyio.lowlevel.checkpoint()
-
-
-async def _restart(world: World) -> None:
-    await world.end()
-    # Not restart(): a message that is late may have begun a process meanwhile.
-    await world.wait(0.0)
 
 
 async def _settle(world: World) -> None:

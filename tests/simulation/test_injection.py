@@ -520,7 +520,7 @@ class Talk:
         self._line = line
 
     async def say(self, text: str, key: str | None = None) -> Any:
-        async def send() -> Any:
+        async def send(held_up: bool) -> Any:
             receipt = await self._say(text, key)
             self.receipts.append((text, receipt.status))
             return receipt
@@ -618,7 +618,7 @@ async def test_a_held_message_is_told_why_it_was_refused() -> None:
     world = World((ChannelFault(kind="late", seconds=5),), FunctionModel(last))
     async with Line(world.plan) as line, world.life() as rt:
 
-        async def send() -> Any:
+        async def send(held_up: bool) -> Any:
             return rt.hub.send_to_run("nobody", "Hello?")
 
         held = await (await line.bring(send))

@@ -222,6 +222,24 @@ def test_result_of_a_run_is_known_to_a_scenario_whoever_drives_it():
     simulate(scenario, setup, workers=3)
 
 
+@pytest.mark.parametrize("ends", [World.end, World.die])
+def test_no_worker_runs_between_an_end_and_the_next_beginning(ends):
+    async def scenario(world: World) -> None:
+        run_id = await world.open("echo", "hello")
+        held = await world.say(run_id, "held up")
+        await ends(world)
+        lives = world.lives
+        await anyio.sleep(60)
+        assert (world.lives, held.status) == (lives, "pending")
+        await world.begin()
+        await world.settle()
+        assert (world.lives, held.status) == (lives + 3, "accepted")
+
+    for seconds in (0.0, 5.0):
+        wrong = [ChannelFault(kind="late", seconds=seconds)]
+        simulate(scenario, setup, workers=2, faults=wrong)
+
+
 def test_faults_of_every_other_kind_strike_workers_too():
     wrong = [
         ToolFault(kind="crash"), ToolFault(kind="late", call=2, seconds=2.0),

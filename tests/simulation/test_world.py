@@ -282,6 +282,72 @@ def test_a_message_that_comes_while_a_process_is_left_finds_the_next_one(store: 
     assert [x.life for x in history.sent] == [0, 1]
 
 
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("ends", [World.end, World.die])
+@pytest.mark.parametrize("kind", ["reorder", "late"])
+def test_nothing_runs_between_an_end_and_the_next_beginning(
+    store: StoreName, ends: Callable[[World], Awaitable[None]], kind: Any
+) -> None:
+    """A message that is due meanwhile waits, too: whether the process is being left or has gone."""
+
+    async def scenario(world: World) -> None:
+        run = await world.open("desk", "hello")
+        held = await world.say(run, "held up")
+        await ends(world)
+        lives = world.lives
+        await anyio.sleep(60)
+        assert (world.lives, held.status) == (lives, "pending")
+        await world.begin()
+        await world.settle()
+        assert (world.lives, held.status) == (lives + 1, "accepted")
+        assert (await world.read()).heard_by(run) == ["held up"]
+
+    for seconds in (0.0, 5.0, 59.0):
+        line = ChannelFault(kind=kind, seconds=seconds)
+        lived(scenario, line, setup=one_tool(latency=100), store=store)
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_process_that_a_held_message_begins_can_be_killed_in_its_beginning(
+    store: StoreName,
+) -> None:
+    """Nobody has ended the one before: a fault has killed it."""
+    begun: set[int] = set()
+    for turns in range(40):
+
+        async def scenario(world: World, turns: int = turns) -> None:
+            run = await world.open("desk", "hello")
+            held = await world.say(run, "held up")
+            await anyio.sleep(5)
+            for _ in range(turns):
+                await anyio.lowlevel.checkpoint()
+            await world.die()
+            lives = world.lives
+            begun.add(lives)
+            await anyio.sleep(60)
+            assert world.lives == lives
+            await world.begin()
+            await world.settle()
+            assert held.status in ("accepted", "pending")  # Its process may have died of it.
+            assert world.lives == lives + 1
+
+        lived(scenario, Crash(commit=3), ChannelFault(kind="late", seconds=5), store=store)
+    assert begun == {1, 2}
+
+
+def test_a_message_of_a_scenario_that_has_ended_its_process_begins_none() -> None:
+    async def scenario(world: World) -> None:
+        run = await world.open("desk", "hello")
+        await world.say(run, "held up")
+        await world.end()
+        world.end_faults()
+        await anyio.sleep(60)
+
+    history = lived(scenario, ChannelFault(kind="late", seconds=5))
+    assert [x.verb for x in history.sent] == ["open"]
+    assert len(history.lives) == 1
+
+
 def test_faults_end() -> None:
     async def scenario(world: World) -> None:
         world.end_faults()

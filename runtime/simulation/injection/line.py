@@ -13,8 +13,8 @@ from hubbub.runtime.simulation.story.faults import ChannelFault
 
 __all__ = ["Line", "Send"]
 
-Send: TypeAlias = Callable[[], Awaitable[Receipt]]
-"""Gives one message to whatever hub there is when it is called."""
+Send: TypeAlias = Callable[[bool], Awaitable[Receipt]]
+"""Gives one message to whatever hub there is when it is called; ``True``: it was held up."""
 
 
 class Line:
@@ -47,16 +47,16 @@ class Line:
         for fault in self._plan.due_on_line():
             if self._plan.strike(fault):
                 if fault.kind == "duplicate":
-                    receipt = await self._pass(send)
-                    await self._pass(send)
+                    receipt = await self._pass(send, held_up=False)
+                    await self._pass(send, held_up=False)
                     return receipt
                 held = Receipt()
                 self._tasks.start(self._hold(fault, send, held, self._passed))
                 return held
-        return await self._pass(send)
+        return await self._pass(send, held_up=False)
 
-    async def _pass(self, send: Send) -> Receipt:
-        receipt = await send()
+    async def _pass(self, send: Send, *, held_up: bool) -> Receipt:
+        receipt = await send(held_up)
         passed, self._passed = self._passed, anyio.Event()
         passed.set()
         return receipt
@@ -68,7 +68,7 @@ class Line:
             await self._plan.wait_over(fault.seconds)
         else:
             await self._wait_passed(passed, max(fault.seconds, 1.0))
-        receipt = await (await self._pass(send))
+        receipt = await (await self._pass(send, held_up=True))
         held.run_id, held.run_ids, held.key = receipt.run_id, receipt.run_ids, receipt.key
         held.settle(receipt.status, receipt.reason)
 

@@ -174,7 +174,8 @@ class ChannelFault(WorldFault, frozen=True, kw_only=True, repr_omit_defaults=Tru
     """Message number ``message`` on its way from a user to the hub: what opens a run is none.
 
     ``duplicate`` brings it twice, ``late`` brings it ``seconds`` later, ``reorder`` lets the
-    next one pass (or brings it after ``seconds``, at least one, if no other comes).
+    next one pass (or brings it after ``seconds``, at least one, if no other comes).  What is due
+    while the scenario has ended or killed the process comes when there is one again.
     """
 
     message: int = 1

@@ -80,6 +80,9 @@ class Processes:
         self._resources = ExitStack()
         self._changing = anyio.Lock()
         """Held while a process begins or is left: messages that were held up may come then."""
+        self._wanted = anyio.Event()
+        """Set while there is to be a process.  After ``end`` and ``die`` the scenario decides when
+        that is again: it may look at its store meanwhile."""
         if history.store != "sqlite":
             self._memory = MemoryJournal(keep=EVERYTHING, keep_hub_events=EVERYTHING, ids=ports.ids)
 
@@ -126,30 +129,45 @@ class Processes:
                 raise CallerError("a process is at work; use end(), die() or restart()")
             return await self._begin()
 
-    async def living(self) -> Process:
+    async def living(self, *, held_up: bool = False) -> Process:
         """The process at work; a new one, if the last one has died or was left.
 
-        Raises what has broken its runtime.
+        For a message that was ``held_up`` none begins after ``end`` and ``die``: it waits until
+        the scenario has begun one.  Raises what has broken its runtime.
         """
-        async with self._changing:
-            process = self.process
-            if process is None or process.is_dead:
-                return await self._begin()
-            if process.error is not None:
-                raise process.error
-            return process
+        while True:
+            if held_up:
+                await self._wanted.wait()
+            async with self._changing:
+                if held_up and not self._wanted.is_set():
+                    continue
+                self._wanted.set()
+                process = self.process
+                if process is None or process.is_dead:
+                    process = await self._begin_one()
+                elif process.error is not None:
+                    raise process.error
+                if process is not None:
+                    return process
 
     async def _begin(self) -> Process:
         while True:
-            if self.process is not None:
-                await self.process.wait_ended()
-            self.process = process = self._new_process()
-            self._start(process)
-            await process.wait_begun()
-            if process.error is not None:
-                raise process.error
-            if not process.is_dead:
+            self._wanted.set()
+            if (process := await self._begin_one()) is not None:
                 return process
+
+    async def _begin_one(self) -> Process | None:
+        """Begin a process; ``None`` if it dies before it is at work, or is not to be any more."""
+        if self.process is not None:
+            await self.process.wait_ended()
+            if not self._wanted.is_set():
+                return None
+        self.process = process = self._new_process()
+        self._start(process)
+        await process.wait_begun()
+        if process.error is not None:
+            raise process.error
+        return None if process.is_dead else process
 
     def _start(self, process: Process) -> None:
         self._group.start_soon(process.run, name=f"life {process.life.number}")
@@ -246,6 +264,7 @@ class Processes:
             return await self._begin()
 
     async def _end(self) -> None:
+        self._stand_down()
         process = self.process
         if process is None:
             return
@@ -256,6 +275,11 @@ class Processes:
         if process.error is not None:
             raise process.error
 
+    def _stand_down(self) -> None:
+        """Have nothing that happens by itself begin a process."""
+        if self._wanted.is_set():
+            self._wanted = anyio.Event()
+
     def _is_gone(self, life: Life) -> None:
         """A process is over: nobody waits for it."""
         life.place = life.place or len(self._history.heard)
@@ -263,6 +287,7 @@ class Processes:
 
     async def die(self) -> None:
         """Kill the process at work, as by ``kill -9``."""
+        self._stand_down()
         process = self.process
         if process is not None and not process.is_over:
             process.kill()

@@ -107,21 +107,23 @@ class SharedProcesses(Processes):
 
     # ── beginnings ───────────────────────────────────────────────────────────────────────────
 
-    async def _begin(self) -> Process:
+    async def _begin_one(self) -> Process | None:
         if not self._is_up:
             self._is_up = True
             for slot in self._slots:
                 await self._fill(slot)
+                if not self._wanted.is_set():
+                    return None
                 slot.keeper = anyio.CancelScope()
                 self._group.start_soon(self._keep, slot, name="hubbub worker")
             faults, self._faults = self._faults, []
             for fault in faults:
                 self._group.start_soon(self._strike, fault, name="hubbub worker fault")
-        return await super()._begin()
+        return await super()._begin_one()
 
     async def _fill(self, slot: WorkerSlot) -> None:
         """Begin a worker, and another one as long as faults kill it before it is at work."""
-        while slot.at_work is None:
+        while slot.at_work is None and self._wanted.is_set():
             life = self._new_life(slot.number)
             journal, slot.link = self._journal(is_worker=True)
             slot.process = process = self._make(life, journal)
@@ -175,18 +177,23 @@ class SharedProcesses(Processes):
 
     # ── endings ──────────────────────────────────────────────────────────────────────────────
 
-    def _stand_down(self) -> list[Process]:
-        """Begin no more workers, and hold none up; returns those at work."""
+    def _stand_down(self) -> None:
+        """Begin no more workers either, and hold none up."""
+        super()._stand_down()
         self._is_up = False
         self._stopped.resume_all()
         for slot in self._slots:
             slot.keeper.cancel()
             if slot.link is not None:
                 slot.link.mend()
+
+    def _workers(self) -> list[Process]:
+        """The last one of each place."""
         return [slot.process for slot in self._slots if slot.process is not None]
 
     async def _end(self) -> None:
-        workers = self._stand_down()
+        self._stand_down()
+        workers = self._workers()
         for process in workers:
             if not process.is_over:
                 process.leave()
@@ -200,7 +207,8 @@ class SharedProcesses(Processes):
 
     async def die(self) -> None:
         """Kill all processes, as by ``kill -9``."""
-        workers = self._stand_down()
+        self._stand_down()
+        workers = self._workers()
         for process in workers:
             if not process.is_over:
                 process.kill()

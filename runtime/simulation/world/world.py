@@ -196,12 +196,12 @@ class World:
         await self._processes.begin()
 
     async def end(self) -> None:
-        """Leave the runtime in order, if one is at work.  The next thing that is done begins it
-        again."""
+        """Leave the runtime in order, if one is at work.  The next thing that the scenario does
+        begins it again; until then nothing runs, and what a fault holds up waits."""
         await self._processes.end()
 
     async def die(self) -> None:
-        """Kill the process now, as by ``kill -9``.  The next thing that is done begins it again."""
+        """Kill the process now, as by ``kill -9``; then nothing runs, as after ``end``."""
         await self._processes.die()
 
     async def die_after(self, commits: int, when: CrashMoment = "after", sectors: int = 0) -> None:
@@ -285,8 +285,8 @@ class World:
                 return hub.send(message, session_key=to, source=user)
             return hub.send_to_run(to, message, source=user)
 
-        async def send() -> Receipt:
-            process = await self._processes.living()
+        async def send(held_up: bool) -> Receipt:
+            process = await self._processes.living(held_up=held_up)
             receipt = self._note(process, Sent(run_id=to, text=text, key=key, user=user), act)
             handed_over.append((process, receipt))
             return receipt
