@@ -3,8 +3,10 @@
 import pytest
 from support.profiles import portion
 
-from hubbub import Agent, FunctionModel, Limits, Retention
+from hubbub import Agent, FunctionModel, Limits, ModelRequest, Retention, ToolCall
+from hubbub.agents.model import UserMessage
 from hubbub.hub import events as e
+from hubbub.runtime.models.scripted import call
 from hubbub.runtime.removal import old_turns
 from hubbub.runtime.simulation import Crash, History, Setup, World, simulate
 from hubbub.runtime.simulation.story.faults import WorldFault
@@ -60,6 +62,50 @@ def test_a_fork_of_what_is_left_keeps_all_invariants(store: StoreName) -> None:
     history = simulate(scenario, setup, store=store)
     assert {*history.bases} == {made.run_id for made in history.forks}
     assert all(history.said(run_id)[-1] == "Noted." for run_id in history.runs)
+
+
+def desk_and_guide() -> Setup:
+    def desk(request: ModelRequest) -> str | ToolCall:
+        last = request.messages[-1]
+        if isinstance(last, UserMessage) and last.content == "hello":
+            return call("use_agent", name="guide", message="Where to?")
+        return "Noted."
+
+    def guide(request: ModelRequest) -> str | ToolCall:
+        last = request.messages[-1]
+        is_over = isinstance(last, UserMessage) and last.content == "thanks"
+        return call("complete", result="shown") if is_over else "This way."
+
+    return Setup.of(
+        Agent("guide", "You guide.", model=FunctionModel(guide), expose_as_tool=True),
+        Agent("desk", "You serve.", model=FunctionModel(desk), agents=["guide"]),
+        retention=Retention(ended=1_000, keep_turns=1),
+    )
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_fork_keeps_what_a_frame_has_taken_in_turns_that_have_gone(
+    store: StoreName, is_done: bool
+) -> None:
+    async def scenario(world: World) -> None:
+        run_id = await world.open("desk", "hello")
+        await world.wait(10)
+        await world.say(run_id, "and then?")
+        await world.wait(10)
+        await (world.say(run_id, "thanks") if is_done else world.interrupt(run_id, "enough"))
+        for turn in range(TURNS):
+            await world.wait(10)
+            await world.say(run_id, f"number {turn}")
+        await world.wait(300)
+        fork = await world.fork(run_id)
+        await world.say(fork, "and now?")
+
+    history = simulate(scenario, desk_and_guide, store=store)
+    (made,) = history.forks
+    taken = [x for x in history.events if isinstance(x, e.SessionTaken) and x.id in history.forked]
+    assert cuts(history) and made.run_id in history.bases
+    assert any(item.run_id == made.run_id != x.run_id for x in taken for item in x.items)
 
 
 @pytest.mark.parametrize("step", [500, 7])
