@@ -262,21 +262,23 @@ class _Compiler:
         found: dict[str, Any] = {}
         for index, branch in enumerate(branches):
             for kind, type_ in self.compile(branch, f"{path}[{index}]").items():
-                known = found.setdefault(kind, type_)
-                if isinstance(known, tuple) and isinstance(type_, tuple):
-                    found[kind] = known + type_
-                elif known != type_:
+                is_listed = isinstance(type_, tuple)
+                known = found.setdefault(kind, [] if is_listed else type_)
+                if is_listed and isinstance(known, list):
+                    known += type_
+                elif is_listed or known != type_:
                     name = "number" if kind == "float" else kind
                     self._say(f"{path}[{index}]", f"a second branch for {name}; make them one")
-        return found
+        return {kind: _whole(type_) for kind, type_ in found.items()}
 
     def _listed(self, values: list[Any], kinds: list[str], path: str) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        listed: dict[str, list[Any]] = {}
         for value in values:
             kind = _KIND_OF[type(value)]
             if kind not in kinds:
                 self._say(path, f"{value!r} is not of the type")
-            found[kind] = (*found.get(kind, ()), value)
+            listed.setdefault(kind, []).append(value)
+        found = {kind: _whole(each) for kind, each in listed.items()}
         return {} if self._build(lambda: _union(found), path) is Any else found
 
     def _kind(self, kind: str, schema: dict[str, Any], path: str) -> Any:
@@ -309,9 +311,9 @@ class _Compiler:
         return pattern
 
     def _object(self, schema: dict[str, Any], path: str) -> Any:
-        properties, required = schema.get("properties", {}), schema.get("required", [])
+        properties, required = schema.get("properties", {}), {*schema.get("required", ())}
         others = schema.get("additionalProperties", "properties" not in schema)
-        if missing := [each for each in required if each not in properties]:
+        if missing := [each for each in schema.get("required", ()) if each not in properties]:
             self._say(_join(path, "required"), f"{missing[0]!r} is not among the properties")
         if others is not False and "properties" in schema:
             self._say(_join(path, "additionalProperties"), "must be false beside properties")
@@ -326,6 +328,11 @@ class _Compiler:
         rename = {f"p{index}": name for index, name in enumerate(properties)}
         make = functools.partial(msgspec.defstruct, "Object", fields, rename=rename, kw_only=True)
         return self._build(lambda: make(forbid_unknown_fields=True), path)
+
+
+def _whole(type_: Any) -> Any:
+    """A type; listed values as the tuple of them."""
+    return tuple(type_) if isinstance(type_, list) else type_
 
 
 def _union(kinds: dict[str, Any]) -> Any:

@@ -32,7 +32,7 @@ from hubbub.hub.masking import Masker
 from hubbub.hub.ports import Ports
 from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.tasks.raised import is_contained
-from hubbub.runtime.mcp.elicitation import answer_of, elicitation_of, refused
+from hubbub.runtime.mcp.elicitation import answer_of, elicitation_of, refused, why_not_asked
 from hubbub.runtime.mcp.failures import ended_call, failed_call, is_refusal, problem_of
 from hubbub.runtime.mcp.listing import ServerListing, listing_of
 from hubbub.runtime.mcp.opening import opened
@@ -396,6 +396,8 @@ class ServerConnection:
                 "from now on the server gets one call at a time, so that it may ask again"
             )
             return types.ErrorData(code=types.INVALID_REQUEST, message=message)
+        if problem := why_not_asked(params):
+            return types.ErrorData(code=types.INVALID_PARAMS, message=problem)
         return await call.ask(params)
 
     def _asking_call(self) -> ServerCall | None:

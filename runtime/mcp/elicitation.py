@@ -14,16 +14,21 @@ from msgspec import Struct
 from hubbub.hub.errors import PromptClosed, PromptTimeout
 from hubbub.hub.texts import readable
 
-__all__ = ["CANCELLED", "Elicitation", "answer_of", "elicitation_of", "refused"]
+__all__ = ["CANCELLED", "Elicitation", "answer_of", "elicitation_of", "refused", "why_not_asked"]
 
 ACCEPT: Final = "accept"
 DECLINE: Final = "decline"
 CANCELLED: Final = types.ElicitResult(action="cancel")
 MAX_QUESTION: Final = 4_000
+MAX_CHOICES: Final = 1_000
+"""The fields of a form and the values to choose from, all together."""
+
 _KEPT: Final = (
     "type", "title", "description", "default", "minimum", "maximum", "minLength", "maxLength",
     "minItems", "maxItems", "format",
 )  # fmt: skip
+
+_CHOICES: Final = ("enum", "oneOf", "anyOf")
 
 
 class Elicitation(Struct, frozen=True):
@@ -35,6 +40,21 @@ class Elicitation(Struct, frozen=True):
     name: str = ""
     """The one property that is asked for, if it is one."""
     is_form: bool = False
+
+
+def why_not_asked(asked: types.ElicitRequestParams) -> str:
+    """Why nobody is asked what a server wants to ask; empty where somebody is."""
+    if isinstance(asked, types.ElicitRequestURLParams):
+        return ""
+    fields = asked.requested_schema.get("properties")
+    count = 0
+    for field in fields.values() if isinstance(fields, dict) else ():
+        parts = [field, field.get("items")] if isinstance(field, dict) else []
+        choices = [part.get(key) for part in parts if isinstance(part, dict) for key in _CHOICES]
+        count += 1 + sum(len(each) for each in choices if isinstance(each, list))
+        if count > MAX_CHOICES:
+            return f"nobody is asked for more than {MAX_CHOICES} fields and choices; ask for less"
+    return ""
 
 
 def elicitation_of(server: str, asked: types.ElicitRequestParams) -> Elicitation:
@@ -56,11 +76,12 @@ def elicitation_of(server: str, asked: types.ElicitRequestParams) -> Elicitation
         label = schema.get("description") or schema.get("title") or name
         asks = f"{text}\n{readable(str(label)[:MAX_QUESTION])}"
         return Elicitation(asks, options, schema, name, is_form=True)
-    required = asked.requested_schema.get("required", ())
+    listed = asked.requested_schema.get("required")
+    required = [x for x in listed if isinstance(x, str)] if isinstance(listed, list) else []
     whole = {
         "type": "object",
         "properties": fields,
-        "required": [name for name in fields if isinstance(required, list) and name in required],
+        "required": [name for name in required if name in fields],
     }
     names = readable(", ".join(fields)[:MAX_QUESTION])
     return Elicitation(f"{text}\nAnswer by a JSON object of: {names}", (), whole, is_form=True)

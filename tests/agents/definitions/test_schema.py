@@ -4,6 +4,7 @@ import contextlib
 import copy
 import json
 import re
+import time
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, Meta, Struct
 
+from hubbub.agents.definitions.answers import AnswerReader
 from hubbub.agents.definitions.arguments import Arguments, BadArguments
 from hubbub.agents.definitions.schema import read_schema
 
@@ -450,3 +452,24 @@ def test_types_that_are_no_record_of_fields_or_do_more_are_a_problem() -> None:
     assert "Row" in problems_of(Row)[0]
     assert problems_of(Careful)[0].startswith("__post_init__: ")
     assert [each.split(":")[0] for each in problems_of(Opaque)] == ["other", "third"]
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda words: {"enum": words},
+        lambda words: {"anyOf": [{"const": word} for word in words]},
+        lambda words: {
+            "type": "object", "properties": {x: {} for x in words[::100]}, "required": words[::100],
+        },
+    ],
+)  # fmt: skip
+def test_a_schema_of_very_many_values_costs_what_its_values_cost(of: Any) -> None:
+    """With a copy of all values for each one it would take minutes: 103 s for 200,000."""
+    words = [f"word-{number}" for number in range(40_000)]
+    started = time.process_time()
+    AnswerReader(of(words[:4_000]))
+    small = time.process_time() - started
+    started = time.process_time()
+    AnswerReader(of(words))
+    assert time.process_time() - started < 30 * max(small, 0.02)

@@ -16,7 +16,7 @@ from hubbub.agents.definitions.arguments import BadArguments
 from hubbub.agents.mcp_server import McpServer
 from hubbub.hub.errors import BadValue, MissingExtra
 from hubbub.hub.ports import Ports
-from hubbub.runtime.mcp.elicitation import elicitation_of
+from hubbub.runtime.mcp.elicitation import elicitation_of, why_not_asked
 from hubbub.runtime.mcp.listing import ListedTool, listing_of
 from hubbub.runtime.mcp.schema_check import ServerArguments
 from hubbub.runtime.models.scripted import call
@@ -225,6 +225,29 @@ def test_whatever_a_server_asks_for_is_a_question(schema: Any) -> None:
     if asked.schema is not None:
         with suppress(BadValue):  # Then it is asked without.
             AnswerReader(asked.schema)
+
+
+@pytest.mark.parametrize(
+    ("field", "many"),
+    [
+        (lambda words: {"enum": words}, 1_000),
+        (lambda words: {"oneOf": [{"const": word} for word in words]}, 1_000),
+        (lambda words: {"type": "array", "items": {"enum": words}}, 1_000),
+        (lambda words: {"type": "array", "items": {"anyOf": [{"const": x} for x in words]}}, 1_000),
+    ],
+)
+def test_nobody_is_asked_to_choose_among_very_many(field: Any, many: int) -> None:
+    for count, is_asked in ((many - 1, True), (many, False), (200_000, False)):
+        schema = {"properties": {"a": field([f"w{number}" for number in range(count)])}}
+        params = types.ElicitRequestFormParams(message="What?", requested_schema=schema)
+        assert (why_not_asked(params) == "") == is_asked
+
+
+def test_nobody_is_asked_for_a_form_with_very_many_fields() -> None:
+    for count, is_asked in ((1_000, True), (1_001, False)):
+        schema = {"properties": {f"a{number}": {} for number in range(count)}}
+        params = types.ElicitRequestFormParams(message="What?", requested_schema=schema)
+        assert (why_not_asked(params) == "") == is_asked
 
 
 def test_a_question_of_a_server_is_a_text_of_bounded_length() -> None:

@@ -11,6 +11,7 @@ from support.mcp_servers import ERAS, Results, listing_server, mcp_agent, mcp_in
 
 from hubbub import Runtime, ScriptedModel
 from hubbub.hub.ports import Ports
+from hubbub.runtime.mcp.elicitation import MAX_CHOICES
 from hubbub.runtime.models.scripted import call
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("L-09")]
@@ -39,7 +40,13 @@ class Nothing(BaseModel):
     pass
 
 
-FORMS = {"size": Size, "sure": Sure, "address": Address, "nothing": Nothing}
+class Endless(BaseModel):
+    word: Literal[tuple(f"w{number}" for number in range(MAX_CHOICES))]  # type: ignore[valid-type]
+
+
+FORMS = {
+    "size": Size, "sure": Sure, "address": Address, "nothing": Nothing, "endless": Endless,
+}  # fmt: skip
 
 
 def asking_server(era: str) -> Any:
@@ -109,6 +116,22 @@ async def test_a_form_is_a_question_with_its_schema(
         await rt.hub.reply(prompts[0].prompt_id, right)
         await eventually(lambda: bool(results.all))
         assert results.outputs == [result]
+
+
+async def test_a_form_with_too_many_choices_is_refused_and_nobody_is_asked(
+    era: str, ports: Ports, eventually: Any
+) -> None:
+    model = ScriptedModel([call("it_order", form="endless"), "Done."])
+    server = mcp_in(era, asking_server(era), timeout=5)
+    async with Runtime([mcp_agent(model, server)], store="memory", ports=ports) as rt:
+        prompts: list[Any] = []
+        rt.hub.subscribe("session:prompt", prompts.append)
+        results = Results(rt.hub)
+        outcome = await rt.run("helper", "Go.")
+        assert outcome.output == "Done."
+        assert results.failures == [True]
+        assert "nobody is asked for more than 1000 fields and choices" in results.outputs[0]
+        assert not prompts
 
 
 async def test_a_question_that_is_denied_is_declined(
