@@ -127,7 +127,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "runtime/kernel": (
         *HUB, *TURN, "agents/code", "runtime/models", "runtime/spending", "runtime/remembered",
     ),
-    "runtime/mcp": KERNEL,
+    "runtime/mcp": (*KERNEL, "runtime/models/http"),
     "runtime/activities": KERNEL,
     "runtime/runs": (*KERNEL, "runtime/activities"),
     "runtime/supervision": (*KERNEL, "runtime/runs"),

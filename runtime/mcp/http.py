@@ -1,9 +1,10 @@
 """A server at an address: the client by which the SDK speaks to it, and what is heard of answers.
 
 The SDK says of a status that it does not know only that there was an error, takes a 404 for a
-method that the server does not have, reads a body whatever its length, and lets a request wait
-whose answer has the id of another.  Here the status is remembered for the request that it answers,
-a body ends where it is too long, and what it holds is the answer to its request, or an error.
+method that the server does not have, reads a body whatever its length, also one that a few packed
+bytes become, and lets a request wait whose answer has the id of another.  Here the status is
+remembered for the request that it answers, a body is unpacked in pieces and ends where it is too
+long, and what it holds is the answer to its request, or an error.
 """
 
 import json
@@ -13,6 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 import httpx2
+from anyio.lowlevel import checkpoint
 from mcp.client.streamable_http import streamable_http_client
 
 from hubbub.agents.mcp_server import McpServer
@@ -20,14 +22,12 @@ from hubbub.hub.ports import Offload
 from hubbub.hub.values import Secret
 from hubbub.runtime.mcp.lines import MAX_LINE, answer_in, said_in
 from hubbub.runtime.mcp.told import Told
+from hubbub.runtime.models.http.inflate import CannotInflate, Inflater
 
 __all__ = ["address_streams"]
 
 CONNECT_SECONDS: Final = 30.0
 READ_SECONDS: Final = 300.0
-MAX_COMPRESSED: Final = 1 << 20
-"""Bytes of a compressed body, of which one does not know how long it becomes."""
-
 MAX_REFUSALS: Final = 1_000
 
 _SESSION_HEADER: Final = "mcp-session-id"
@@ -68,15 +68,18 @@ async def _look(told: Told, response: httpx2.Response) -> None:
     asked = _asked_by(response.request)
     if status >= 400 and asked is not None and len(told.refusals) < MAX_REFUSALS:
         told.refusals[str(asked)] = _words(response)
+    # Without the header, httpx2 unpacks nothing: it would all at once, however often it is packed.
+    packing = response.headers.pop("content-encoding", "")
     kind = response.headers.get("content-type", "").lower()
-    is_plain = response.headers.get("content-encoding", "identity") == "identity"
     if kind.startswith(_EVENTS):
-        if is_plain:
-            response.stream = _Events(response.stream, response.request, asked)
+        events = _Body(response.stream, packing, None, httpx2.SSEError)
+        response.stream = _Events(events, response.request, asked)
+        # As they are written now, whatever they came in: to read some encodings takes for ever.
+        response.encoding = "utf-8"
         return
-    response.stream = _Bounded(response.stream, MAX_LINE if is_plain else MAX_COMPRESSED)
-    if status == 200 and kind.startswith(_JSON) and is_plain and asked is not None:
-        response.stream = _Answer(response.stream, asked)
+    response.stream = body = _Body(response.stream, packing, MAX_LINE, httpx2.StreamError)
+    if status == 200 and kind.startswith(_JSON) and asked is not None:
+        response.stream = _Answer(body, asked)
 
 
 def _asked_by(request: httpx2.Request) -> int | str | None:
@@ -97,20 +100,38 @@ def _words(response: httpx2.Response) -> str:
     return text
 
 
-class _Bounded(httpx2.AsyncByteStream):
-    """A body, as far as it is read."""
+class _Body(httpx2.AsyncByteStream):
+    """A body as it was before it was compressed, as far as it is read: in pieces, and others are at
+    work in between.
 
-    def __init__(self, stream: Any, most: int) -> None:
+    ``most``: bytes that are read, of what comes and of what that becomes; of a stream without end,
+    None.  ``fault``: what is raised, by its class the SDK tells it to the caller.
+    """
+
+    def __init__(self, stream: Any, packing: str, most: int | None, fault: type[Exception]) -> None:
         self._stream = stream
+        self._packing = packing
         self._most = most
+        self._fault = fault
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
-        async for chunk in self._stream:
-            size += len(chunk)
-            if size > self._most:
-                raise httpx2.StreamError(f"it is longer than {self._most >> 20} MB")
-            yield chunk
+        came = became = 0
+        try:
+            inflater = Inflater(self._packing)
+            async for chunk in self._stream:
+                came += len(chunk)
+                self._check(came)  # What comes may become nothing.
+                for piece in inflater.feed(chunk):
+                    became += len(piece)
+                    self._check(became)
+                    yield piece
+                    await checkpoint()
+        except CannotInflate as error:
+            raise self._fault(str(error)) from None
+
+    def _check(self, size: int) -> None:
+        if self._most is not None and size > self._most:
+            raise self._fault(f"it is longer than {self._most >> 20} MB")
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -119,7 +140,7 @@ class _Bounded(httpx2.AsyncByteStream):
 class _Answer(httpx2.AsyncByteStream):
     """A body that is read as the answer to a request."""
 
-    def __init__(self, stream: _Bounded, asked: int | str) -> None:
+    def __init__(self, stream: _Body, asked: int | str) -> None:
         self._stream = stream
         self._asked = asked
 
@@ -149,9 +170,9 @@ class _Events(httpx2.AsyncByteStream):
 
     def _again(self, event: httpx2.ServerSentEvent) -> bytes:
         """The same event, with what the SDK can read."""
-        data = event.data.encode()
-        if data and event.event == "message":
-            data = said_in(data, self._asked)
+        data = b""
+        if event.data and event.event == "message":  # The SDK reads no others.
+            data = said_in(event.data.encode(), self._asked)
         fields = [("event", event.event), ("id", event.id), ("data", data.decode())]
         if event.retry is not None:
             fields.append(("retry", str(event.retry)))

@@ -3,15 +3,12 @@
 import io
 import json
 import logging
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import anyio
 import pytest
+from support.mcp_addresses import answering, at_calls, plain
 from support.mcp_servers import Results, mcp_agent
 
 from hubbub import Runtime, ScriptedModel, Secret, mcp
@@ -33,83 +30,6 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     """Other threads live in the machine's own time."""
     found: str = request.param
     return found
-
-
-def plain(status: int, body: bytes, kind: str, **headers: str) -> Any:
-    """Everything is answered so."""
-
-    def answer(handler: Any, asked: Any) -> None:
-        handler.put(status, body, kind, **headers)
-
-    return answer
-
-
-def at_calls(answer: Any) -> Any:
-    """An MCP server but for its answers to calls."""
-
-    def answered(handler: Any, asked: Any) -> None:
-        method, id_ = asked.get("method"), asked.get("id")
-        if method == "tools/call":
-            answer(handler, asked)
-        elif method == "initialize":
-            about = {
-                "protocolVersion": asked["params"]["protocolVersion"],
-                "capabilities": {}, "serverInfo": {"name": "x", "version": "1"},
-            }  # fmt: skip
-            handler.say(id_, result=about)
-        elif method == "tools/list":
-            handler.say(id_, result={"tools": [{"name": "act", "inputSchema": {"type": "object"}}]})
-        elif id_ is None:
-            handler.put(202, b"", "text/plain")
-        else:
-            handler.say(id_, error={"code": -32601, "message": "unknown"})
-
-    return answered
-
-
-@contextmanager
-def answering(answer: Any) -> Iterator[tuple[str, list[Any]]]:
-    """A service of this thread's; its address, and the headers of what it was asked."""
-    seen: list[Any] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("content-length", 0)))
-            seen.append(dict(self.headers))
-            answer(self, json.loads(body or b"{}"))
-
-        def do_GET(self) -> None:
-            self.put(405, b"", "text/plain")
-
-        def do_DELETE(self) -> None:
-            self.put(405, b"", "text/plain")
-
-        def put(self, status: int, body: bytes, kind: str, **headers: str) -> None:
-            self.send_response(status)
-            self.send_header("content-type", kind)
-            self.send_header("content-length", str(len(body)))
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def say(self, id_: Any, **said: Any) -> None:
-            body = json.dumps({"jsonrpc": "2.0", "id": id_, **said}).encode()
-            self.put(200, body, "application/json")
-
-        def log_message(self, *_: Any) -> None:
-            return None
-
-    service = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    service.daemon_threads = True
-    thread = threading.Thread(target=service.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{service.server_port}/mcp", seen
-    finally:
-        service.shutdown()
-        thread.join()
-        service.server_close()
 
 
 HTML = b"<html>Welcome</html>"
