@@ -159,6 +159,8 @@ class Endpoint:
                     if done or failure is not None:
                         continue
                     try:
+                        # Here too, as what is compressed may become nothing.
+                        self._check_size(response.num_bytes_downloaded)
                         done = await _feed_all(inflater.feed(chunk), feed)
                     except CannotInflate as error:
                         failure = self.origin.garbled(str(error))
@@ -177,6 +179,10 @@ class Endpoint:
                 if not done:
                     failure = failure or self.origin.cut("the connection broke")
         return failure
+
+    def _check_size(self, size: int) -> None:
+        if size > MAX_ANSWER_BYTES:
+            raise self.origin.too_large(MAX_ANSWER_BYTES)
 
     def _silence(self) -> ProviderError:
         return self.origin.unreachable("timeout", f"nothing came for {self._idle_timeout:g} s")
@@ -273,7 +279,7 @@ class _Answer:
     def feed(self, chunk: bytes) -> bool:
         self._size += len(chunk)
         if self._size > MAX_ANSWER_BYTES:
-            raise self._origin.garbled(f"the answer is larger than {MAX_ANSWER_BYTES} bytes")
+            raise self._origin.too_large(MAX_ANSWER_BYTES)
         if self._body is not None:
             self._body += chunk
             return False

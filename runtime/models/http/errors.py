@@ -89,6 +89,9 @@ class ProviderOrigin(Struct, frozen=True):
         problem = f"{self.url} sent what cannot be read{self._quote(detail)}"
         return ModelGarbled(self.model, "garbled", problem)
 
+    def too_large(self, most: int) -> ProviderError:
+        return self.garbled(f"the answer is larger than {most} bytes")
+
     def _about_key(self, status: int, said: str) -> str:
         variable = self.key_variable
         if not self.keyed:

@@ -254,6 +254,18 @@ async def test_an_answer_that_inflates_without_bound_lets_others_work(provider: 
 
 
 @pytest.mark.anyio
+@pytest.mark.long
+@pytest.mark.parametrize("status", [200, 500])
+async def test_an_answer_that_becomes_nothing_ends_like_a_large_one(status: int) -> None:
+    empty = gzip.compress(b"") * 50_000
+    headers = {"content-encoding": "gzip"}
+    answer = ServerAnswer([empty] * 80, status=status, headers=headers, end="hold")
+    problem = "larger than 67108864 bytes" if status == 200 else "500"
+    with anyio.fail_after(60), pytest.raises(ProviderError, match=problem):
+        await asked("openai", answer)
+
+
+@pytest.mark.anyio
 async def test_whoever_cancels_a_call_waits_for_no_more_than_a_piece() -> None:
     bomb = gzip.compress(b"\n" * 60_000_000, 9)
     taken = 0
