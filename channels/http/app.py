@@ -21,7 +21,14 @@ from hubbub.channels.http.counts import Counts
 from hubbub.channels.http.dispatch import Paths
 from hubbub.channels.http.openai.endpoint import is_openai_path, openai_answer
 from hubbub.channels.http.routes import table
-from hubbub.channels.http.wire.bodies import ClientGone, check_key, read_body, read_json, read_query
+from hubbub.channels.http.wire.bodies import (
+    ClientGone,
+    check_framing,
+    check_key,
+    read_body,
+    read_json,
+    read_query,
+)  # fmt: skip
 from hubbub.channels.http.wire.host import SOURCE, Host
 from hubbub.channels.http.wire.incoming import Incoming
 from hubbub.channels.http.wire.limits import HttpLimits
@@ -176,6 +183,7 @@ class HttpApp:
             if self.access.is_preflight(scope):
                 await self._send(scope, send, HttpAnswer(status=204), PREFLIGHT)
                 return None
+            check_framing(scope)
             self.access.check_place(scope)
             client = client_of(scope)
             self._counts.check_rate(client)

@@ -287,7 +287,7 @@ class VariablesRefused(CallerError):
         self.request_id = request_id
         self.kind = kind
         self.names = tuple(names)
-        super().__init__(f"request {request_id}: {problem}")
+        super().__init__(f"request {shown(request_id)[1:-1]}: {problem}")
 
 
 class ReservedEvent(CallerError):

@@ -18,6 +18,7 @@ from hubbub.agents.turn.child_calls import ChildRequest, refusal_of_creation
 from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.errors import Closed, VariablesRefused
 from hubbub.hub.events import AgentChild, AgentComplete, Event, SessionOpen, SessionVariables
+from hubbub.hub.near_misses import shown
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.store.sharing import sharing_of
@@ -152,7 +153,7 @@ async def _find(
 ) -> _Waiting:
     found = await look_at(parent_run_id)
     if found is None:
-        raise VariablesRefused(request_id, "unknown", f"there is no run {parent_run_id!r}")
+        raise VariablesRefused(request_id, "unknown", f"there is no run {shown(parent_run_id)}")
     lane, thread_of = found
     thread = thread_of()
     family = thread.family

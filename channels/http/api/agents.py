@@ -11,6 +11,7 @@ from hubbub.channels.http.wire.problems import Refusal
 from hubbub.channels.http.wire.receipts import RECEIPTS, REJECTIONS, answer_of
 from hubbub.channels.http.wire.route import HttpAnswer, HttpCall, Route
 from hubbub.channels.http.wire.runtime_answers import ask_runtime
+from hubbub.hub.near_misses import shown
 
 __all__ = ["ROUTES", "AgentList"]
 
@@ -32,7 +33,7 @@ async def show_agent(call: HttpCall) -> HttpAnswer:
     name = call.path["name"]
     found = await ask_runtime(call.hub, "agent", name)
     if found is None:
-        raise Refusal("unknown-agent", f"there is no agent {name!r}")
+        raise Refusal("unknown-agent", f"there is no agent {shown(name)}")
     return HttpAnswer(content=found)
 
 

@@ -32,6 +32,7 @@ from hubbub.channels.http.wire.host import Host
 from hubbub.channels.http.wire.problems import Refusal
 from hubbub.channels.http.wire.route import header_of
 from hubbub.hub.errors import OperatorError
+from hubbub.hub.near_misses import shown
 
 __all__ = ["END", "EventsQuery", "RunEventsQuery", "RunSse", "Sse"]
 
@@ -174,7 +175,7 @@ class RunSse:
         hub, run_id = self._host.hub, scope["path_params"]["run_id"]
         known = await hub.read(run_id, limit=1)
         if not known:
-            raise Refusal("unknown-run", f"no run {run_id!r} is known here")
+            raise Refusal("unknown-run", f"no run {shown(run_id)} is known here")
         wanted = RunWanted(
             run_id=run_id, root_run_id=known[0].root_run_id, types=patterns(query.types),
             after=after(scope, query.after), tree=query.tree,

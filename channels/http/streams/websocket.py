@@ -47,6 +47,7 @@ from hubbub.hub.errors import OperatorError
 from hubbub.hub.events import Event
 from hubbub.hub.logs import log
 from hubbub.hub.masking import class_name_of
+from hubbub.hub.near_misses import shown
 from hubbub.hub.receipt import Receipt
 
 __all__ = ["SUBPROTOCOL", "EventSocket"]
@@ -289,7 +290,7 @@ class SocketSession:
     def _unsubscribe(self, command: Unsubscribe) -> None:
         name = command.selection
         if name not in self._selections or name in self._unsubscribed:
-            raise Refusal("not-found", f"there is no selection {name!r}")
+            raise Refusal("not-found", f"there is no selection {shown(name)}")
         self._unsubscribed[name] = command.id
         self._selections[name].stream.close()
 

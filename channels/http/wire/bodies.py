@@ -14,11 +14,12 @@ from starlette.types import Receive, Scope
 from hubbub.channels.http.wire.host import Host
 from hubbub.channels.http.wire.problems import Refusal
 from hubbub.channels.http.wire.route import JSON, header_of
+from hubbub.hub.near_misses import shown
 from hubbub.hub.values import Secret
 
 __all__ = [
-    "FORM", "MAX_KEY", "ClientGone", "check_key", "json_problem", "read_body", "read_json",
-    "read_query",
+    "FORM", "MAX_KEY", "ClientGone", "check_framing", "check_key", "json_problem", "read_body",
+    "read_json", "read_query",
 ]  # fmt: skip
 
 
@@ -27,6 +28,9 @@ FORM: Final = "application/x-www-form-urlencoded"
 
 MAX_KEY: Final = 255
 """Characters of an ``Idempotency-Key``."""
+
+MAX_WORDS: Final = 400
+"""Characters of a decoder's words that are repeated."""
 
 
 class ClientGone(Exception):
@@ -114,7 +118,14 @@ def json_problem(error: Exception, text: bytes | str) -> str:
         return "it is empty; JSON is expected"
     if isinstance(error, msgspec.DecodeError) and str(error) == "Input data was truncated":
         return "the JSON ends too early, or a text in it has half of a surrogate pair"
-    return str(error)
+    return _in_short(str(error))
+
+
+def _in_short(words: str) -> str:
+    """The decoder's words, which quote what was sent whatever its length, and end in the place."""
+    if len(words) <= MAX_WORDS:
+        return words
+    return f"{words[: MAX_WORDS // 2]}…{words[-MAX_WORDS // 4 :]}"
 
 
 @cache
@@ -127,6 +138,16 @@ def _secret(type_: type, value: object) -> object:
     if type_ is not Secret or not isinstance(value, str):
         raise ValueError("expected a text")
     return Secret(value)
+
+
+def check_framing(scope: Scope) -> None:
+    """Raise ``Refusal`` for a body whose end is said in two ways, on which a proxy and a server may
+    not agree; the connection ends, as what follows on it may be meant as a part of the body."""
+    if header_of(scope, b"transfer-encoding") and header_of(scope, b"content-length"):
+        raise Refusal(
+            "invalid-request", "give a Content-Length or a Transfer-Encoding, not both",
+            headers={"connection": "close"},
+        )  # fmt: skip
 
 
 def check_key(scope: Scope) -> None:
@@ -151,7 +172,7 @@ def read_query(scope: Scope, type_: Any) -> Any:
             return None
         return msgspec.convert(_as_fields(values, type_), type_, strict=False)
     except (msgspec.ValidationError, UnicodeError) as error:
-        raise Refusal("invalid-request", f"the query: {error}") from None
+        raise Refusal("invalid-request", f"the query: {_in_short(str(error))}") from None
 
 
 def _values(query: bytes) -> dict[str, list[str]]:
@@ -176,7 +197,7 @@ def _as_fields(values: dict[str, list[str]], type_: Any) -> dict[str, Any]:
         if many:
             made[name] = found
         elif len(found) > 1:
-            raise Refusal("invalid-request", f"the query: {name!r} is given more than once")
+            raise Refusal("invalid-request", f"the query: {shown(name)} is given more than once")
         else:
             made[name] = "true" if flag and found[0] == "" else found[0]
     return made

@@ -93,6 +93,20 @@ def test_a_client_that_waits_to_be_asked_for_its_body_is_refused_at_once(port):
             pass
 
 
+@pytest.mark.long
+def test_a_server_ends_the_connection_of_a_body_whose_end_is_said_in_two_ways(port):
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+        client.sendall(
+            b"POST /api/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+        )
+        found = b""
+        while part := client.recv(4096):
+            found += part
+        assert b"HTTP/1.1 400" in found
+        assert b"not both" in found
+
+
 # ── limits ───────────────────────────────────────────────────────────────────────────────────
 
 
