@@ -36,7 +36,7 @@ from hubbub.hub.events import Event, InLane, SessionMessage, SessionReply
 from hubbub.hub.logs import log
 from hubbub.hub.near_misses import shown
 from hubbub.hub.own_lane import OwnLane
-from hubbub.hub.store.journal import Commit
+from hubbub.hub.store.journal import Commit, FoundTree
 from hubbub.hub.values import NULL
 from hubbub.runtime.activities.approvals import parsed
 from hubbub.runtime.kernel.families import Families
@@ -131,10 +131,12 @@ class LastingPrompts:
                 above = kept.above or ((root,) if root != kept.run_id else ())
                 self._open(msgspec.structs.replace(kept, above=above))
 
-    def came_in(self, notes: Mapping[str, str]) -> None:
-        """Wait for what a tree asks that has come into the store whole, with these notes."""
-        for key, note in notes.items():
-            self._open(read_note(key[len(LASTING) :], note))
+    def came_in(self, tree: FoundTree) -> None:
+        """Wait for what a tree asks that has come into the store whole, with what waits in it."""
+        numbers = {run.new.run_id: max(run.waiting, default=0) for run in tree.runs}
+        for key, note in tree.notes.items():
+            self._open(kept := read_note(key[len(LASTING) :], note))
+            self._before[kept.prompt_id] = numbers
 
     def lost(self, root_run_id: str) -> None:
         """Another process waits for the replies to what is asked in a tree."""

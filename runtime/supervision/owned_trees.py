@@ -106,7 +106,7 @@ class OwnedTrees:
                 self._deadlines.watch(run.new.run_id, run.new.wake_at)
         ready = [x.new.run_id for x in living if x.status == "active" or x.waiting]
         self._loader.boot.came_in(ready)
-        self._prompts.came_in(tree.notes)
+        self._prompts.came_in(tree)
         self._resume(ready)
 
     async def _begin_with(self, roots: Sequence[str], taken_up: anyio.Event) -> None:

@@ -10,11 +10,12 @@ Rules
   time limit of the old one, and it stays, whatever the old one was opened for.
 * What people were asked has ended: calls that waited for an answer are answered with that.
 * An approval is for the run in which it was given: a call that has one and has not begun is
-  answered with that.  What was to be asked next is asked in the fork.
+  answered with that.  What was to be asked next is asked in the fork, when it is made, and behind
+  what the fork is told: that is no answer to it.
 * Where another agent goes on, calls that had not begun are skipped, as behind a handoff: they were
   made for other tools, and what asks for an approval among those of the new agent saw none of them.
 * What ends with the cut in a run at work has the time of its last record: until it goes on, nobody
-  works on it.
+  works on it.  So it is restored before anything is asked.
 * Calls that were under way are lost calls: who goes on with the run treats them as after a crash.
 * What waited in an inbox waits there, in order; but for what would have ended the root.
 * What was accepted under a key is known by it, also where it has gone with the run's old turns: the
@@ -23,7 +24,6 @@ Rules
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
@@ -35,6 +35,7 @@ from hubbub.agents.state.lasting_prompts import kept_prompt, note_of
 from hubbub.agents.state.prompts import LASTING, WITHDRAWN, Prompts, ends_of, with_prompt
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.calls import HANDED_OVER, LOST, answer, given_up
+from hubbub.agents.turn.crash_limit import FORKED as FORKED_AT_WORK
 from hubbub.hub import events as e
 from hubbub.hub.addressing import is_minted
 from hubbub.hub.errors import BadValue
@@ -274,19 +275,21 @@ class _Over:
         """What is on record of the run beside what was at the cut."""
         if self._lane.has_ended:
             return
+        if self._message is not None:
+            told_at = self._given.at - bool(self._asked)  # At the time of a question it answers.
+            yield self._stamped(self._message, "in", self._lane.in_seq + 1, told_at)
         at = self._run.at if self._thread.is_at_work else self._given.at
-        for seq, event in enumerate(self._over(at), self._lane.seq + 1):
+        for seq, event in enumerate(self._over(), self._lane.seq + 1):
+            if isinstance(event, e.AgentRestore):
+                at = self._given.at
             stamped = self._stamped(self._renamed.of(event), "own", seq, at)
             self._thread = fold_all(self._thread, (event,))
             if isinstance(stamped, e.SessionPrompt):
                 self._prompts = with_prompt(self._prompts, stamped)
             yield stamped
-        if self._message is not None:
-            yield self._stamped(self._message, "in", self._lane.in_seq + 1, self._given.at)
 
-    def _over(self, at: int) -> Iterator[Event]:
-        """What ends with the cut, by the records of the old run, and what is asked then, at a time
-        (µs)."""
+    def _over(self) -> Iterator[Event]:
+        """What ends with the cut, by the records of the old run, and what is asked then."""
         thread, lane = self._thread, self._lane
         if self._is_root and (ends := [x for x in self._run.ends if x.seq in lane.untaken]):
             self._dropped.update(x.seq for x in ends)
@@ -307,8 +310,9 @@ class _Over:
                 yield answer(thread, step, call, f"skipped: {words}")
         left = tuple([each for each in thread.prompts if each.prompt_id not in held])
         yield from ends_of(left, WITHDRAWN, thread.turn)
-        if not self._changes_agent:
-            yield from map(partial(_asked_anew, self._given.at - at), self._asked)
+        if self._asked and not self._changes_agent:
+            yield e.AgentRestore(attempt=thread.restarts + 2, reason=FORKED_AT_WORK)
+            yield from self._asked
         if self._is_root and thread.phase != "new":
             yield from self._changed()
 
@@ -374,14 +378,6 @@ class _Over:
             id=self._run_id, parent_agent_id=opened.parent_run_id or "",
             name=opened.name or opened.open_agent,
         )  # fmt: skip
-
-
-def _asked_anew(later: int, prompt: e.SessionPrompt) -> e.SessionPrompt:
-    """What is asked in a fork that is made so much (µs) later than its last record, at whose time
-    it stands: there is as long to answer as there was."""
-    if prompt.timeout is None:
-        return prompt
-    return replace(prompt, timeout=prompt.timeout + max(0, later) / 1_000_000)
 
 
 def _wake_at(opened: e.SessionOpen) -> int | None:

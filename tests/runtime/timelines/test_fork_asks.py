@@ -2,7 +2,7 @@
 message is heard once."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from hubbub import (
     Agent,
     FunctionModel,
+    Limits,
     Message,
     ModelReply,
     ModelRequest,
@@ -21,10 +22,11 @@ from hubbub import (
 )
 from hubbub.agents.model import AssistantMessage
 from hubbub.hub.errors import BadValue
-from hubbub.hub.events import AgentStep, SessionPrompt
+from hubbub.hub.events import AgentStep, AgentToolComplete, SessionPrompt
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.store.store import Store
+from hubbub.hub.virtual import LoopClock
 from hubbub.runtime.inspection.record_check import RecordCheck
 from hubbub.runtime.models.scripted import call, reply
 from hubbub.runtime.stores.open import sqlite_store
@@ -44,7 +46,14 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, ports: Ports) -> Store
 class Desk:
     """A runtime with an agent whose tool waits for a person; who paid, in order."""
 
-    def __init__(self, ports: Ports, store: Store, timeout: float | None = None) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        store: Store,
+        timeout: float | None = None,
+        thinking: float = 0.0,
+        limits: Limits | None = None,
+    ) -> None:
         self.ports, self.store = ports, store
         self.paid: list[str] = []
 
@@ -54,12 +63,18 @@ class Desk:
             self.paid.append(state.run_id)
             return f"{amount} paid"
 
-        def answer(request: ModelRequest) -> ModelReply:
-            if isinstance(request.messages[-1], AssistantMessage):
+        async def answer(request: ModelRequest) -> ModelReply:
+            await anyio.sleep(thinking)
+            last = request.messages[-1]
+            if isinstance(last, AssistantMessage):
                 return reply("It is done.")
+            if "thanks" in last.content:
+                return reply("You are welcome.")
             return reply("", call("pay", amount=7))
 
-        self.agent = Agent("desk", "You pay.", model=FunctionModel(answer), tools=[pay])
+        self.agent = Agent(
+            "desk", "You pay.", model=FunctionModel(answer), tools=[pay], run_limits=limits
+        )
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Runtime]:
@@ -72,13 +87,19 @@ async def asked(rt: Runtime, run_id: str) -> SessionPrompt:
     return prompt
 
 
-async def forked_at_its_step(rt: Runtime) -> tuple[str, str]:
+async def step_of(rt: Runtime, run_id: str) -> int:
+    """The number of the record of its only step."""
+    (step,) = [x for x in await rt.hub.read(run_id) if isinstance(x, AgentStep)]
+    return step.seq
+
+
+async def forked_at_its_step(rt: Runtime, message: str | None = None) -> tuple[str, str]:
     """A conversation in which approval is asked, and its fork from the record before that."""
     run = await rt.start("desk", "pay", session_key="chat")
-    await anyio.sleep(1)
-    (step,) = [x for x in await rt.hub.read(run.run_id) if isinstance(x, AgentStep)]
+    await anyio.sleep(10)
+    step = await step_of(rt, run.run_id)
     await anyio.sleep(DAY)
-    fork = await rt.fork(run.run_id, step.seq)
+    fork = await rt.fork(run.run_id, step, message=message)
     await anyio.sleep(1)
     return run.run_id, fork.run_id
 
@@ -120,6 +141,72 @@ async def test_there_is_as_long_to_answer_in_a_fork_as_there_was(
         await anyio.sleep(20)
         assert (await (await rt.handle(fork)).result()).output == "It is done."
         assert desk.paid == []
+
+
+@pytest.mark.parametrize("is_reopened", [False, True], ids=["at once", "reopened"])
+@pytest.mark.parametrize("is_approved", [False, True], ids=["denied", "approved"])
+async def test_what_a_fork_is_told_is_heard_after_what_it_asks_and_answers_nothing(
+    store: Store, ports: Ports, *, is_approved: bool, is_reopened: bool
+) -> None:
+    """What comes later is an answer."""
+    desk = Desk(ports, store)
+    async with AsyncExitStack() as life:
+        rt = await life.enter_async_context(desk.open())
+        _, fork = await forked_at_its_step(rt, "And thanks!")
+        if is_reopened:
+            await life.aclose()
+            rt = await life.enter_async_context(desk.open())
+            await anyio.sleep(1)
+        info = await rt.hub.journal.info(fork)
+        assert info is not None and info.status == "waiting"
+        if is_approved:
+            assert (await rt.hub.approve((await asked(rt, fork)).prompt_id)).accepted
+        else:
+            await rt.hub.send_to_run(fork, "not that much")
+        await anyio.sleep(1)
+        assert desk.paid == [fork] * is_approved
+        came_to = [x.output for x in await rt.hub.read(fork) if isinstance(x, AgentToolComplete)]
+        assert came_to == ["7 paid" if is_approved else "not run: denied: not that much"]
+        assert (await (await rt.handle(fork)).result()).output == "You are welcome."
+    with closing(store.reader()) as reader:
+        found = RecordCheck(reader, tell=print).problems()
+        assert [x.text for x in found] == []
+
+
+class SetClock(LoopClock):
+    """A clock that somebody sets."""
+
+    offset = 0
+
+    def now(self) -> int:
+        return super().now() + self.offset
+
+
+async def test_what_waited_when_a_fork_asks_is_no_answer_though_the_clock_was_set_back(
+    store: Store, ports: Ports
+) -> None:
+    ports.clock = clock = SetClock()
+    desk = Desk(ports, store, thinking=5)
+    async with desk.open() as rt:
+        run = await rt.start("desk", "pay", session_key="chat")
+        await anyio.sleep(1)
+        await rt.hub.send_to_run(run.run_id, "And thanks!")
+        await anyio.sleep(10)
+        clock.offset -= DAY * 1_000_000
+        fork = await rt.fork(run.run_id, await step_of(rt, run.run_id))
+        await anyio.sleep(1)
+        assert (await rt.hub.approve((await asked(rt, fork.run_id)).prompt_id)).accepted
+        assert (await fork.result()).output == "You are welcome."
+    assert desk.paid == [fork.run_id]
+
+
+async def test_time_until_a_fork_is_made_is_no_time_at_work(store: Store, ports: Ports) -> None:
+    """Though it asks at once."""
+    desk = Desk(ports, store, thinking=5, limits=Limits(seconds=20))
+    async with desk.open() as rt:
+        _, fork = await forked_at_its_step(rt)
+        assert (await rt.hub.approve((await asked(rt, fork)).prompt_id)).accepted
+        assert (await (await rt.handle(fork)).result()).output == "It is done."
 
 
 @pytest.mark.parametrize("said", ["again", "other", "new"])

@@ -7,10 +7,24 @@ import anyio
 import pytest
 from support.postgres import Server
 
-from hubbub import Agent, FunctionModel, Message, Retention, Runtime, ScriptedModel
+from hubbub import (
+    START,
+    Agent,
+    FunctionModel,
+    Message,
+    ModelReply,
+    ModelRequest,
+    Retention,
+    RunState,
+    Runtime,
+    ScriptedModel,
+    tool,
+)
 from hubbub.__main__ import main
+from hubbub.agents.model import UserMessage
 from hubbub.hub.errors import CallerError
 from hubbub.runtime.inspection.check import StoreCheck
+from hubbub.runtime.models.scripted import call, reply
 from hubbub.runtime.stores.postgres.store import PostgresStore
 
 pytestmark = pytest.mark.long
@@ -81,6 +95,44 @@ def test_a_process_without_agents_forks_and_a_worker_goes_on(server: Server) -> 
 
     assert anyio.run(work) == "Two."
     assert [*StoreCheck(address).problems()] == []
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_what_a_fork_is_told_answers_nothing_that_it_asks_whoever_takes_it_up(
+    server: Server, loop: str
+) -> None:
+    address = server.dsn()
+    paid: list[str] = []
+
+    @tool(approval=True)
+    async def pay(amount: int, state: RunState) -> str:
+        """Pay."""
+        paid.append(state.run_id)
+        return f"{amount} paid"
+
+    def answer(request: ModelRequest) -> ModelReply:
+        last = request.messages[-1]
+        if isinstance(last, UserMessage) and last.content == "pay":
+            return reply("", call("pay", amount=7))
+        return reply("You are welcome." if isinstance(last, UserMessage) else "It is done.")
+
+    desk = Agent("desk", "You pay.", model=FunctionModel(answer), tools=[pay])
+
+    async def work() -> None:
+        async with Runtime([desk], store=PostgresStore(address)) as first:
+            run = await first.start("desk", "pay", session_key="ann")
+            async with first.hub.subscribe("session:prompt", after=START) as prompts:
+                prompt = await anext(prompts)
+            fork = await first.fork(run.run_id, prompt.seq - 1, message="And thanks!")
+        async with Runtime([desk], store=PostgresStore(address)) as second:
+            asked = [x for x in await second.hub.read(fork.run_id) if x.type == "session:prompt"]
+            assert (await second.hub.approve(asked[0].prompt_id)).accepted
+            told = await second.handle(fork.run_id)
+            assert (await told.result()).output == "You are welcome."
+        assert paid == [fork.run_id]
+
+    anyio.run(work, backend=loop)
+    assert [*StoreCheck(address, thorough=True).problems()] == []
 
 
 def test_a_fork_knows_what_was_accepted_in_turns_that_have_gone(
