@@ -14,7 +14,8 @@ Rules
   before that is on record, it is known all the same (``asked``).
 * Nothing damaged is taken: every event is checked as ``hubbub fsck`` does.
 * Runs of code agents that have not ended at the cut cannot be taken; nor can runs whose records of
-  then have gone with their old turns.
+  then have gone with their old turns.  Where some of then are left, as how a run began, messages
+  and children that belong to them may have gone.
 """
 
 from collections.abc import Iterator, Mapping
@@ -92,7 +93,11 @@ def cut_tree(store: StoreReader, run_id: str, seq: int | None) -> CutTree:
         if seq is None and row.inbox == "open":
             return _Cut(store, row, last).whole()
         wanted = last if seq is None else seq
-        if 0 < wanted < (first := first_behind_gap(store, run_id)):
+        kept, first = gap(store, run_id)
+        if 0 < wanted <= kept:
+            what = f"what belongs to record {wanted} has gone with its old turns"
+            raise NoFork(run_id, f"{what}; fork it after record 0, or after one from {first} on")
+        if kept < wanted < first:
             raise GoneRecord(run_id, wanted, first)
         if not 0 <= wanted <= row.seq:
             raise NoSuchRecord(run_id, wanted, row.seq)
@@ -102,14 +107,15 @@ def cut_tree(store: StoreReader, run_id: str, seq: int | None) -> CutTree:
         return _Cut(store, row, wanted).tree()
 
 
-def first_behind_gap(store: StoreReader, run_id: str) -> int:
-    """The number of the last base before which records of a run have gone; 0 where none have."""
-    place = found = 0
+def gap(store: StoreReader, run_id: str) -> tuple[int, int]:
+    """The numbers of the records between which the last of a run's old turns have gone, that of a
+    base the second; both are 0 where none have."""
+    place, found = 0, (0, 0)
     while bases := store.bases(run_id, after=place):
         for base in bases:
             before = store.event_rows((run_id,), until=base.position - 1, backwards=True)
             last = next((row.seq for row in before if row.lane == "own"), 0)
-            found = base.seq if base.seq > last + 1 else found
+            found = (last, base.seq) if base.seq > last + 1 else found
         place = bases[-1].position
     return found
 
@@ -201,7 +207,7 @@ class _Cut:
 
     def _checked(self) -> CutTree:
         for run_id, run in self._runs.items():
-            base = first_behind_gap(self._store, run_id)
+            _, base = gap(self._store, run_id)
             self._check(run_id, run, base)
             if 0 < base <= run.lane.seq:
                 self._runs[run_id] = replace(run, settled=self._settled(run_id))

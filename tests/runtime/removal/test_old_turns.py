@@ -216,9 +216,25 @@ async def test_what_it_was_is_known_from_its_base_on(store: str, ports: Ports) -
                     await rt.state_at(run_id, seq)
                 with pytest.raises(CallerError, match="has gone with its old turns"):
                     await rt.fork(run_id, seq)
-            elif seq >= first:
+            else:
                 assert await rt.state_at(run_id, seq) == known[seq]
         assert await rt.state_at(run_id) == known[records[-1]]
+
+
+async def test_how_it_began_is_known_and_a_fork_begins_anew_or_where_all_is_there(
+    store: str, ports: Ports
+) -> None:
+    """What was said to it before its first record's turn, and the rest of that, have gone."""
+    async with Runtime(agents(), store=store, ports=ports, retention=KEPT) as rt:
+        run_id = await talk(rt, 0, 20)
+        await pass_over(rt)
+        first = base_behind_gap(await events_of(rt, run_id))
+        assert (await rt.state_at(run_id, 1)).phase == "live"
+        said = f"what belongs to record 1 has gone .* after record 0, or after one from {first} on"
+        with pytest.raises(CallerError, match=said):
+            await rt.fork(run_id, 1)
+        for seq in (0, first):
+            await rt.fork(run_id, seq)
 
 
 async def test_a_run_without_its_old_turns_is_made_no_test_of(store: str, ports: Ports) -> None:
