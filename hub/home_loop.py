@@ -26,6 +26,7 @@ import anyio
 
 from hubbub.hub.errors import CallerError, WrongLoop, WrongThread
 from hubbub.hub.logs import log
+from hubbub.hub.tasks.forked import end_loop
 from hubbub.hub.tasks.stack_room import StackRoom
 from hubbub.hub.tasks.waiter import MakeWaiter, waiters
 
@@ -41,8 +42,8 @@ class HomeLoop:
     """Until ``begin`` it is nowhere."""
 
     __slots__ = (
-        "__weakref__", "has_begun", "is_forked", "loop", "make_event", "make_scope", "make_waiter",
-        "stack", "thread",
+        "__weakref__", "_token", "has_begun", "is_forked", "loop", "make_event", "make_scope",
+        "make_waiter", "stack", "thread",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -54,6 +55,8 @@ class HomeLoop:
         """Whether the caller runs in a child that was forked off."""
         self.loop: AbstractEventLoop | None = None
         """asyncio's; ``None`` on Trio, whose tasks cannot leave a hub behind them."""
+        self._token: object = None
+        """By which either loop is known, as long as tasks of the hub go on in it."""
         self.make_event: Callable[[], anyio.Event] = anyio.Event
         """Makes an event; once begun, without asking each time whose loop it is."""
         self.make_scope: Callable[..., anyio.CancelScope] = anyio.CancelScope
@@ -70,6 +73,14 @@ class HomeLoop:
         self.make_event, self.make_scope = type(anyio.Event()), type(anyio.CancelScope())
         self.make_waiter = waiters()
         self.has_begun = True
+
+    def begin_tasks(self) -> None:
+        """From now on tasks go on here: a child that is forked off must not go on with them."""
+        self._token = anyio.lowlevel.current_token().native_token
+
+    def end_tasks(self) -> None:
+        """They have ended."""
+        self._token = None
 
     @property
     def is_current_thread(self) -> bool:
@@ -94,10 +105,7 @@ class HomeLoop:
     def refuse(self, call: str, remedy: str = "") -> None:
         """``check``, for who has seen by the same comparison that the caller is elsewhere."""
         if self.is_forked:
-            raise WrongLoop(
-                call, "this process was forked from it: open a runtime of its own here, or start "
-                "processes by spawn (multiprocessing.get_context('spawn'))",
-            )  # fmt: skip
+            raise WrongLoop(call, _FORKED)
         self.check_begun(call)
         if self.has_ended:
             raise WrongLoop(call, "that loop has ended: open a new runtime in this one")
@@ -127,16 +135,23 @@ class HomeLoop:
             self.refuse(call)
         return False
 
-    def end_forked(self, error: BaseException | None) -> None:
-        """In a forked child that leaves by the end of its ``async with``: end the process.
+    def end_forked(self, error: BaseException | None = None) -> None:
+        """In a forked child that leaves by the end of its ``async with``, or whose code returns to
+        what called it here, or raises ``error`` there: end the process.
 
         Neither loop can be left there.  Trio's waits without end for what the parent reads, and
         asyncio's, at its end, takes from the parent's what wakes that, which then hears no thread
-        any more: a parent that writes by one would never hear that something is written.
+        any more: a parent that writes by one would never hear that something is written.  Nor may
+        anything go on that goes on in the parent.
         """
         if self.is_forked:
             _end_forked(error)
 
+
+_FORKED: Final = (
+    "this process was forked from it: open a runtime of its own here, or start processes by spawn "
+    "(multiprocessing.get_context('spawn'))"
+)
 
 _collecting: Final[set[int]] = set()
 """The thread in which Python collects garbage just now, if any."""
@@ -164,7 +179,9 @@ def _leave_in_child() -> None:
     """A forked child is at home in none of them: no call has to ask in which process it is made,
     which would take the operating system each time."""
     for home in _homes:
-        home.thread, home.is_forked = NOWHERE, True
+        here, home.thread, home.is_forked = home.thread, NOWHERE, True
+        if home._token is not None and here == get_ident():
+            end_loop(home._token, _end_waiting)
 
 
 if sys.platform != "win32":
@@ -187,6 +204,12 @@ def ending_forks(fn: Callable[[], T]) -> Callable[[], T]:
         return result
 
     return call
+
+
+def _end_waiting() -> None:
+    """End this process, whose code waits for what its parent's loop alone could bring."""
+    log.error("process.forked_and_waited", problem=_FORKED)
+    _end_forked(SystemExit(1))
 
 
 def _end_forked(error: BaseException | None) -> None:

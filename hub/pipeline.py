@@ -306,6 +306,8 @@ class Pipeline:
 
     def submit(self, commit: Commit) -> None:
         """Hand a commit to the store; ``committed`` follows, now or later, in this order."""
+        if self.home.is_forked:  # Code has returned there that was called in the parent.
+            self.home.end_forked()
         self.in_flight += 1
         for event in commit.events:
             if event.secret_fields:

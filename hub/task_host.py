@@ -144,6 +144,7 @@ class TaskHost:
     async def open(self) -> None:
         """Make the task group; on Trio it is the calling task's."""
         self.home.begin()
+        self.home.begin_tasks()
         if is_on_asyncio():
             self.breathe = others_turn
             self._leave, self._ended = anyio.Event(), anyio.Event()
@@ -242,6 +243,7 @@ class TaskHost:
 
     def contained(self, error: BaseException) -> BaseException | None:
         """What a light task raises whose work has ended by ``error``, if anything."""
+        self.home.end_forked(error)
         if self._light is None or is_of(error, Exception):  # Or its guard sees to it.
             return error
         return self._passed(error)
@@ -272,6 +274,7 @@ class TaskHost:
         try:
             await coroutine
         except BaseException as error:
+            self.home.end_forked(error)
             if is_of(error, Exception):
                 raise
             if (passed := self._passed(error)) is not None:
@@ -332,6 +335,8 @@ class TaskHost:
                 raise
             # It ends the program by itself, not as part of a group that is an error.
             raise ending from None
+        finally:
+            self.home.end_tasks()
 
     def _tell(self, seconds: float) -> None:
         """Log what tasks still do that were cancelled so long ago."""

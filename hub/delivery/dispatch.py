@@ -338,6 +338,8 @@ class Dispatcher:
                         except BaseException as error:
                             if not self._takes(error, event, subscription):
                                 raise
+                        if self.home.is_forked:
+                            self.home.end_forked()
                 if not nested:
                     break
                 queue = iter(tuple(nested))
@@ -397,6 +399,7 @@ class Dispatcher:
 
     def _takes(self, error: BaseException, event: Event, subscription: Subscription) -> bool:
         """See to what a listener raised; False where there is nobody who could end the program."""
+        self.home.end_forked(error)
         # No cancellation reaches a plain function: what it raises is of its own making.
         ending = exit_in(error)
         if ending is not None:

@@ -111,9 +111,12 @@ class Listeners:
                     if inspect.isawaitable(answer):
                         await answer
                 except BaseException as error:
+                    self._dispatcher.home.end_forked(error)
                     if not is_contained(error):
                         raise
                     self._dispatcher.report(error, event, handler, stream.subscription.by)
+                if self._dispatcher.home.is_forked:
+                    self._dispatcher.home.end_forked()
 
 
 async def next_of(stream: EventStream[Any]) -> Any:

@@ -24,7 +24,7 @@ from anyio.abc import TaskGroup
 
 from hubbub.hub.tasks.cancelling import is_being_cancelled, is_on_asyncio
 
-__all__ = ["awaited_here", "start_bystander", "start_in", "start_on"]
+__all__ = ["awaited_here", "end_instead", "start_bystander", "start_in", "start_on"]
 
 T = TypeVar("T")
 
@@ -73,6 +73,14 @@ def start_bystander(work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
     return _Bystander(work, loop=asyncio.get_running_loop(), name="hubbub bystander")
 
 
+def end_instead(task: "asyncio.Task[Any]", leave: Callable[[], object]) -> None:
+    """Have a task, if it is the library's, call ``leave``, which ends the process, where it would
+    go on."""
+    outermost = task.get_coro()
+    if isinstance(outermost, _Outermost):
+        outermost.send = _Ending(leave)
+
+
 def _task(
     kind: "type[_Outermost]",
     within: tuple[Any, ...],
@@ -111,6 +119,8 @@ class _Outermost:
     def throw(self, error: BaseException, *_: object) -> Any:
         if isinstance(error, GeneratorExit):
             return self.send(None)  # Who awaits the future raises what it holds.
+        if isinstance(self.send, _Ending):
+            self.send(None)
         if getcoroutinestate(self._coroutine) == CORO_CREATED:
             for each in self._within:
                 each.close()
@@ -121,6 +131,16 @@ class _Outermost:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._coroutine, name)  # ``cr_frame`` and the like, for debuggers.
+
+
+class _Ending:
+    """What a step of a task calls in a forked child, where it ends the process."""
+
+    def __init__(self, leave: Callable[[], object]) -> None:
+        self._leave = leave
+
+    def __call__(self, value: object) -> None:
+        self._leave()
 
 
 class _Steady(_Outermost):

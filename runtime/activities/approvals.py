@@ -84,10 +84,14 @@ async def _is_needed(tool: Tool[..., Any], given: dict[str, Any], at: CallsAtWor
     approval = tool.approval
     if approval is None or approval.predicate is None:
         return approval is not None
+    home = at.services.hub.tasks.home
     try:
         answer = approval.predicate(**{**approval.defaults, **given})
-        return bool(await answer if inspect.isawaitable(answer) else answer)
+        needed = bool(await answer if inspect.isawaitable(answer) else answer)
+        home.end_forked()
+        return needed
     except BaseException as error:
+        home.end_forked(error)
         # Nothing runs unapproved because the function that was to say so could not.
         if activated_in(error) is None and not is_contained(error):
             raise

@@ -123,6 +123,7 @@ class AtWork:
 
     def tool_failed(self, tool: Tool[..., Any], call_id: str, problem: BaseException) -> ToolResult:
         """A tool raised: log it, once, and put it into words for the model."""
+        self.services.hub.tasks.home.end_forked(problem)
         if is_of(problem, Closed) and self.services.phase.is_leaving:
             raise CutOff
         mask = self.masker()
@@ -137,6 +138,7 @@ class AtWork:
 
 def failure_of(error: BaseException, at: AtWork, models: tuple[str, ...]) -> Failure:
     """What a model's exception means; what its class says of it is asked once."""
+    at.services.hub.tasks.home.end_forked(error)
     mask, jitter, problem = at.masker(), at.services.hub.ports.ids.random, ""
     raised: BaseException | None = error
     if is_of(error, ProviderError):

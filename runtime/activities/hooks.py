@@ -47,9 +47,7 @@ async def _run(hook: Hook, state: "ThreadState", value: Any, run_id: str) -> Any
     returned: Any = None
     try:
         with anyio.move_on_after(HOOK_TIMEOUT) as scope:
-            returned = hook.fn(state, value)
-            if inspect.isawaitable(returned):
-                returned = await returned
+            returned = await _called(hook, state, value)
             if hook.point == "filter_messages" and isinstance(returned, Iterator):
                 returned = tuple(returned)  # It can be gone through only once.
         if scope.cancelled_caught:
@@ -72,6 +70,20 @@ async def _run(hook: Hook, state: "ThreadState", value: Any, run_id: str) -> Any
     if returned is None:
         return value
     return tuple(returned) if hook.point == "filter_messages" else returned
+
+
+async def _called(hook: Hook, state: "ThreadState", value: Any) -> Any:
+    """What a hook returns, which goes on in no child that was forked off."""
+    state.end_forked()
+    try:
+        returned = hook.fn(state, value)
+        if inspect.isawaitable(returned):
+            returned = await returned
+    except BaseException as error:
+        state.end_forked(error)
+        raise
+    state.end_forked()
+    return returned
 
 
 async def filtered_reply(

@@ -189,9 +189,16 @@ async def _run_tool(
     given = state if state is None or tool.is_async else OffLoop(state, at.services.hub)
     if not at.side.hooks:
         return await invoke(tool, kwargs, given, offload, failed), True
+    home = at.services.hub.tasks.home
     # What hooks do afterwards is not the tool's time, and a timeout is a failure to them, too.
     with anyio.move_on_after(tool.timeout) as at.limit:
-        return await invoke(tool, kwargs, given, offload, failed), True
+        try:
+            result = await invoke(tool, kwargs, given, offload, failed)
+        except BaseException as error:
+            home.end_forked(error)
+            raise
+        home.end_forked()  # In a child the scope cannot be left.
+        return result, True
     assert tool.timeout is not None
     return ToolResult(TIMED_OUT.format(tool.timeout), is_error=True), True
 
@@ -239,6 +246,8 @@ async def call_model(activity: CallModel, at: AtWork) -> Signal:
         if answer.__class__ is not CoroutineType and not inspect.isawaitable(answer):
             return _no_reply(model, "its call is to be an async function", activity, run_id, models)
         reply = await answer
+        if services.hub.tasks.home.is_forked:
+            services.hub.tasks.home.end_forked()
         if not (problem := reply_problem(reply)):
             if side.hooks:
                 reply = await filtered_reply(side, at.state(), reply, run_id)

@@ -128,6 +128,10 @@ class ThreadState:
         """What is said of this run's failures goes through it."""
         return self._environment.masker(self._side)
 
+    def end_forked(self, error: BaseException | None = None) -> None:
+        """End the process where it was forked off by the code that has returned, or raised."""
+        self._services.hub.tasks.home.end_forked(error)
+
     def set_env(self, name: str, value: str) -> None:
         self._record.check("set_env")
         self._environment.set(name, value)

@@ -178,6 +178,8 @@ class Ticket(Struct, eq=False):
 
     def go_on(self, value: Any) -> Coroutine[Any, Any, Any] | None:
         activity, tasks, run = self.activity, self.tasks, self.run
+        if (home := tasks.shared.services.hub.tasks.home).is_forked:
+            home.end_forked()
         if self.is_between:
             if self.is_cut_off:
                 return self._cut_off()
@@ -215,6 +217,7 @@ class Ticket(Struct, eq=False):
 
     def failed(self, error: BaseException) -> bool:
         activity, tasks = self.activity, self.tasks
+        tasks.shared.services.hub.tasks.home.end_forked(error)
         if is_of(error, CutOff):
             self.is_cut_off = self.is_between = True
             return True

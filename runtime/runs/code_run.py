@@ -203,6 +203,7 @@ class CodeRun:
                 execute = self.services.catalog.code_of(self.definition)
                 encoded = encode_value("output", await execute(opened.input_json, context))
             except BaseException as error:
+                self.services.hub.tasks.home.end_forked(error)
                 if activated_in(error) is not None:
                     self._raised(CallerError(f"ChildActivated: {_NOT_GIVEN_AWAY}"))
                 elif is_contained(error):
@@ -438,9 +439,7 @@ class CodeRun:
         return self._step
 
     def keep(self, subscription: Closable) -> None:
-        if self._kept is None:
-            self._kept = []
-        self._kept.append(subscription)
+        self._kept = [*(self._kept or ()), subscription]
 
     # ── waiting ──────────────────────────────────────────────────────────────────────────────
 

@@ -246,7 +246,7 @@ LEFT_OUT: Final[dict[type, dict[str, str]]] = {
     ExecutableAgent: {},
     Receipt: {"raise_if_rejected": LOOKS, "settle": OWN, "watch": OWN},
     RunContext: {},
-    ThreadState: {"masker": OWN},
+    ThreadState: {"end_forked": OWN, "masker": OWN},
     FileArea: {"list": LOOKS, "stat": LOOKS},
     KeyArea: {"get": LOOKS, "keys": LOOKS},
     ModelSession: {
