@@ -94,12 +94,16 @@ class OpenStep(Struct, frozen=True, gc=False):
     @property
     def waits(self) -> bool:
         """Whether nothing is left to do here but to wait for children, or for people."""
-        waits = False
+        waits = begins = is_blocked = False
         for call in self.calls:
             if call.status == "started":
                 return False
-            waits = waits or call.status == "waiting"
-        return waits
+            if call.status == "waiting":
+                waits = True
+                is_blocked = is_blocked or not self.parallel or call.asks == "question"
+            elif call.status == "todo" and not is_blocked:
+                begins = True
+        return waits and not begins
 
     @property
     def frame(self) -> OpenCall | None:
