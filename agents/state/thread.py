@@ -94,16 +94,12 @@ class OpenStep(Struct, frozen=True, gc=False):
     @property
     def waits(self) -> bool:
         """Whether nothing is left to do here but to wait for children, or for people."""
-        waits = begins = is_blocked = False
+        waits = False
         for call in self.calls:
             if call.status == "started":
                 return False
-            if call.status == "waiting":
-                waits = True
-                is_blocked = is_blocked or not self.parallel or call.asks == "question"
-            elif call.status == "todo" and not is_blocked:
-                begins = True
-        return waits and not begins
+            waits = waits or call.status == "waiting"
+        return waits
 
     @property
     def frame(self) -> OpenCall | None:

@@ -229,7 +229,7 @@ async def prune_at_rest(live: World, aging: Aging, retention: Retention, *, kill
     assert [x.root_run_id for x in pruned.trees] == [x.root_run_id for x in before]
     aging.pruned += [(retention, len(history.gone) + at) for at in range(len(before))]
     history.gone += before
-    await live.begin()
+    await live._processes.living()  # A message that was on its way may have begun it already.
 
 
 # ── what went, and what stays ────────────────────────────────────────────────────────────────

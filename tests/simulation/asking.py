@@ -32,9 +32,9 @@ from hubbub.runtime.simulation import (
 )
 from hubbub.runtime.simulation.story.history import History
 
-__all__ = ["ASKING_TOOLS", "AskedDrawn", "drawn_asking", "said_after", "wish"]
+__all__ = ["ASKING_NAMES", "ASKING_TOOLS", "AskedDrawn", "drawn_asking", "said_after", "wish"]
 
-_TOOLS: Final = ("wonder", "ponder")
+ASKING_NAMES: Final = ("wonder", "ponder")
 
 
 @tool
@@ -104,9 +104,9 @@ def _asking(random: Random, depth: int = 1) -> list[Any]:
     kinds = ("one", "one", "one", "tell", *(("ask", "send", "send", "stay") if depth else ()))
     match random.choice(kinds):
         case "one":
-            return [random.choice(_TOOLS)]
+            return [random.choice(ASKING_NAMES)]
         case "tell":
-            return ["tell", *([random.choice((*_TOOLS, "look"))] for _ in range(2))]
+            return ["tell", *([random.choice((*ASKING_NAMES, "look"))] for _ in range(2))]
         case "stay":
             return ["stay", "crew", [["slow"], ["note"]]]
         case kind:

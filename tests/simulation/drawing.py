@@ -14,6 +14,7 @@ from msgspec import Struct, structs
 from simulation.aging import aging_steps, drawn_retention, prune_at_rest
 from simulation.approved import answer_late, approval_steps
 from simulation.asking import drawn_asking, wish
+from simulation.at_once import Moment, drawn_moments, in_one_moment
 from simulation.crowded import crowded_steps
 from simulation.forking import ForkDrawn, drawn_forks, last_forks
 from simulation.hasty import hasty_steps
@@ -102,6 +103,8 @@ class Drawn(Struct, frozen=True, kw_only=True):
     wishes: tuple[tuple[int, int], ...] = ()
     """After which steps somebody wishes for a summary, and of which run."""
     has_asking: bool = False
+    moments: tuple[Moment, ...] = ()
+    """What people do at once."""
     has_crowd: bool = False
     has_several: bool = False
     options: dict[str, Any] = {}
@@ -137,7 +140,7 @@ def drawn(seed: int) -> Drawn:
     )  # fmt: skip
     world = _with_hasty(_with_approvals(_with_hooks(_with_raisers(_with_more(world)))))
     world = _with_limits(_with_crowd(_with_asking(_with_several(world))))
-    return _with_forks(_with_turns(_with_age(world)))
+    return _with_moments(_with_forks(_with_turns(_with_age(world))))
 
 
 def _with_age(world: Drawn) -> Drawn:
@@ -229,6 +232,18 @@ def _with_asking(world: Drawn) -> Drawn:
         world, steps=(*world.steps, *more.steps), faults=(*world.faults, *more.faults),
         wishes=tuple((before + place, which) for place, which in more.wishes), has_asking=True,
     )  # fmt: skip
+
+
+def _with_moments(world: Drawn) -> Drawn:
+    """In some worlds several people answer at once."""
+    random = Random(f"moments of own world {world.seed}")
+    if random.random() < 0.85:
+        return world
+    first, before = sum(isinstance(each, Open) for each in world.steps), len(world.steps)
+    more, moments = drawn_moments(random, first, before, spoken, may_kill=not world.has_more)
+    return structs.replace(
+        world, steps=(*world.steps, *more), moments=moments, has_asking=True, has_approvals=True
+    )
 
 
 def _with_hasty(world: Drawn) -> Drawn:
@@ -374,6 +389,9 @@ def lived(world: Drawn) -> History:
                 await live.open("main", spoken(f"d{number}", [["say"]]), descriptor=who)
             for _, which in (each for each in world.wishes if each[0] == number):
                 await wish(live, opened, which)
+            for each in world.moments:
+                if each.after == number:
+                    await in_one_moment(live, opened, each.steps)
             if number in world.provided:
                 await provide(live)
             if number in world.late:

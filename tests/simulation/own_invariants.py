@@ -156,7 +156,7 @@ def replies_have_outcomes(history: History) -> Iterator[str]:
     is_untold = any(life.end in ("crashed", "killed") for life in history.lives)
     for run_id, inbox in history.inbox.items():
         own = history.own.get(run_id, ())
-        ends = [x for x in own if isinstance(x, e.SessionPromptEnd) and x.reason in _BY_REPLY]
+        ends = [x for x in own if isinstance(x, e.SessionPromptEnd) and _is_by_reply(x)]
         items = [item for x in own if isinstance(x, e.SessionTaken) for item in x.items]
         taken = {item.seq for item in items if item.run_id == run_id}  # A frame takes others, too.
         for item in inbox:
@@ -168,7 +168,8 @@ def replies_have_outcomes(history: History) -> Iterator[str]:
                 yield f"the reply {item.id}: used {answered} times, told of {letters} times"
 
 
-_BY_REPLY: Final = ("answered", "approved", "denied")
+def _is_by_reply(end: e.SessionPromptEnd) -> bool:
+    return end.reason.partition(":")[0] in ("answered", "approved", "denied")
 
 
 def idle_children_shown_idle(history: History) -> Iterator[str]:

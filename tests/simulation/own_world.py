@@ -19,8 +19,8 @@ models keep nothing: the same request gets the same answer, in every life of the
     several twice   has tasks that run at once, and what they start (``several``)
 
 In some worlds main, its children and those that take over have tools that a person must approve
-(``approved``) or that ask one (``asking``), trees go while others are at work and between two lives
-(``aging``), and runs are forked (``forking``).
+(``approved``) or that ask one (``asking``), several people answer at once (``at_once``), trees go
+while others are at work and between two lives (``aging``), and runs are forked (``forking``).
 
 Its stores keep what they took: no damage on disk is drawn.  That is covered by
 ``attacks/test_bit_flips`` (while open, and at the opening), ``runtime/stores/test_damage``,
@@ -37,6 +37,7 @@ from msgspec import Struct, field
 from simulation.aging import Aging, send_off
 from simulation.approved import Approved
 from simulation.asking import ASKING_TOOLS, said_after
+from simulation.at_once import words_have_effect
 from simulation.crowded import dwell, ended_in_time
 from simulation.forking import Forking, forks_invariants
 from simulation.hasty import hasty
@@ -207,7 +208,7 @@ class OwnWorld(Struct, kw_only=True):
         own = (
             gaps_told, accepted_once, fired_once, one_agent_each, secrets_kept, ended_below,
             prompts_end_once, replies_have_outcomes, idle_children_shown_idle, lanes_sound,
-            ended_in_time,
+            ended_in_time, words_have_effect,
             *((guilty_alone, spawned_results_told) if self.has_more else ()),
             *((raised_alone, spawned_results_told) if self.has_raisers else ()),
             *(hooked_invariants(self.hooked) if self.has_hooks else ()),

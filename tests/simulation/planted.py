@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 from unittest.mock import patch
 
 from msgspec import structs
+from simulation.planted_answers import answered_twice
 from simulation.planted_turns import TURNS, WORLDS_OF_TURNS
 
 from hubbub.agents.definitions.variables import resolve
@@ -637,6 +638,7 @@ PLANTED: Final[Mapping[str, Plant]] = {
         ends_folded_last,
         summary_without_time,
         words_answer_what_came_later,
+        answered_twice,
     )
 } | TURNS
 

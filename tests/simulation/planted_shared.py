@@ -1,10 +1,11 @@
-"""Bugs to plant where several workers have trees go from one store (``planted``, ``shared``)."""
+"""Bugs to plant where several workers are at work on one store (``planted``, ``shared``)."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 from unittest.mock import patch
 
+from hubbub.hub.store.ledger import Ledger
 from hubbub.hub.store.sharing import Sharing
 from hubbub.runtime.removal.turn import TURN, PassTurn
 
@@ -27,7 +28,15 @@ def turn_of_the_dead() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def too_late_is_lost() -> Iterator[None]:
+    """Words that were taken for an answer do not wait again where another process was first."""
+    with patch.object(Ledger, "_say_again", lambda *_: None):
+        yield
+
+
 SHARED: Final[Mapping[str, tuple[Callable[[], AbstractContextManager[Any]], int]]] = {
     "turn_of_the_dead": (turn_of_the_dead, 60),
+    "too_late_is_lost": (too_late_is_lost, 40),
 }
 """Each with the number of worlds that it may take to find it, from seed 0 on."""

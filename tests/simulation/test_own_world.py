@@ -4,6 +4,7 @@ More of it: ``uv run python -m tests.simulation.run --seconds 600`` and ``--plan
 """
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -67,6 +68,10 @@ def test_trees_go_beside_several_workers() -> None:
     assert history.gone and {life.worker for life in history.lives} == {None, *range(WORKERS)}
 
 
+def test_a_message_may_begin_the_process_after_a_pruning() -> None:
+    lived(drawn(320))
+
+
 def test_a_seed_draws_and_lives_the_same_world_each_time() -> None:
     for seed in (*SEEDS, 1, 2, 3):
         assert drawn(seed) == drawn(seed)
@@ -94,6 +99,13 @@ def test_the_worlds_hold_what_they_are_for() -> None:
     }
     assert ends >= {("approved", True), ("approved", False), ("denied", True), ("denied", False)}
     assert sum(life.end == "crashed" for history in histories for life in history.lives) > 20
+    answers = Counter(  # Which count: a reply, or words while something is asked.
+        (history.seed, x.run_id, x.at)
+        for history in histories
+        for x in history.sent
+        if x.status == "accepted" and (x.verb == "reply" or x.text.startswith("o"))
+    )
+    assert sum(count > 1 for count in answers.values()) > 4, "given in one moment"
     gone = [tree for history in histories for tree in history.gone]
     assert len(gone) > 40 and any(len(tree.runs) > 1 for tree in gone)
     cuts = [each for each in gone if each.cut is not None]

@@ -242,38 +242,3 @@ async def test_a_message_that_the_run_has_heard_is_not_said_to_its_fork_once_mor
             before = await rt.hub.send_to_run(run.run_id, message) if message.key == "k1" else None
             after = await rt.hub.send_to_run(fork.run_id, message)
             assert before is None or (before.status, before.reason) == (after.status, after.reason)
-
-
-@pytest.mark.parametrize("parallel", [False, True])
-async def test_in_a_fork_a_call_begins_beside_one_that_waits_for_a_person(
-    store: Store, ports: Ports, parallel: bool
-) -> None:
-    looked: list[str] = []
-
-    @tool
-    async def look(state: RunState) -> str:
-        """Look."""
-        looked.append(state.run_id)
-        return "seen"
-
-    @tool(approval=True)
-    async def pay() -> str:
-        """Pay."""
-        return "paid"
-
-    def answer(request: ModelRequest) -> ModelReply:
-        is_done = isinstance(request.messages[-1], AssistantMessage)
-        return reply("Done.") if is_done else reply("", call("look"), call("pay"))
-
-    agent = Agent(
-        "desk", "You pay.", model=FunctionModel(answer), tools=[look, pay],
-        parallel_tool_calls=parallel,
-    )  # fmt: skip
-    async with Runtime([agent], store=store, ports=ports) as rt:
-        run = await rt.start("desk", "Go.", session_key="one")
-        await ports.clock.sleep(1)
-        fork = await rt.fork(run.run_id, await step_of(rt, run.run_id))
-        await ports.clock.sleep(1)
-        assert looked == [run.run_id, fork.run_id]
-        await rt.hub.approve((await asked(rt, fork.run_id)).prompt_id)
-        assert (await fork.result()).output == "Done."
