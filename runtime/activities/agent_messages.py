@@ -11,11 +11,13 @@ the model it is for does.
 from dataclasses import replace
 from typing import Final
 
+from msgspec import structs
+
 from hubbub.agents.definitions.run_state import RunState
 from hubbub.agents.definitions.tools import ToolError, tool
 from hubbub.hub.errors import BadValue, CallerError, NoAgentFound
 from hubbub.hub.hub import Hub
-from hubbub.hub.message import Message
+from hubbub.hub.message import Message, session_message
 from hubbub.hub.near_misses import shown
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.receipt import Receipt
@@ -61,7 +63,8 @@ async def tell_agent(hub: Hub, lane: OwnLane, text: str, agent_id: str | None = 
         if target == lane.run_id:  # It would wake itself with it, again and again.
             raise NoAgentFound(FOREGROUND, "but the sender itself")
     message = Message(text, silent=True, metadata={"origin": lane.run_id})
-    return await hub.send_to_run(target, message, source=lane.run_id)
+    event = session_message(message, source=lane.run_id)
+    return await hub.pipeline.deliver(structs.replace(event, from_run=True), to=target)
 
 
 @tool(name="send_agent_message")
