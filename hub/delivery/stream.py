@@ -16,7 +16,7 @@ from hubbub.hub.delivery.audience import Subscription, ignore_event
 from hubbub.hub.delivery.dispatch import Dispatcher
 from hubbub.hub.delivery.inbox import Inbox
 from hubbub.hub.delivery.patterns import Patterns
-from hubbub.hub.errors import EventsMissed, StoreFailed
+from hubbub.hub.errors import CallerError, EventsMissed, StoreFailed
 from hubbub.hub.events import Event, HubGap, SessionMessage
 from hubbub.hub.events.codec import event_as
 from hubbub.hub.home_loop import running_loop
@@ -46,7 +46,7 @@ class EventStream(Generic[E]):
     consumer that falls more than ``buffer`` events behind gets one ``HubGap`` in the place of what
     it missed, or, with ``lossless=True``, reads the missing durable events from the journal.  If a
     retention removes some of these first, it gets a ``HubGap``, then those that are kept.  One
-    consumer at a time.
+    consumer at a time: a task that waits beside another one gets a ``CallerError``.
 
     A stream of classes (``EventStream[AgentText]``) yields nothing else: it raises
     ``EventsMissed`` in the place of the gap, and can be read on after it.
@@ -58,9 +58,10 @@ class EventStream(Generic[E]):
 
     __slots__ = (
         "_after", "_buffer", "_closed", "_dispatcher", "_dropped", "_gone", "_had_message",
-        "_home", "_inbox", "_is_over", "_kinds", "_last", "_limit", "_lossless", "_mark",
-        "_marked", "_outlives_store", "_position", "_reading", "_removed", "_room", "_selection",
-        "_shown", "_shows_all", "_start", "_until", "_waiter", "dropped", "subscription",
+        "_home", "_inbox", "_is_awaited", "_is_over", "_kinds", "_last", "_limit", "_lossless",
+        "_mark", "_marked", "_outlives_store", "_position", "_reading", "_removed", "_room",
+        "_selection", "_shown", "_shows_all", "_start", "_until", "_waiter", "dropped",
+        "subscription",
     )  # fmt: skip
 
     def __init__(
@@ -91,6 +92,7 @@ class EventStream(Generic[E]):
         self._limit = self._room = buffer
         self._lossless = lossless
         self._waiter: Waiter | None = None
+        self._is_awaited = False
         self._closed = False
         self._dropped = 0
         self.dropped = 0
@@ -280,9 +282,11 @@ class EventStream(Generic[E]):
                     return self._told(gap)
             elif self._closed or (inbox is not None and inbox.is_over):
                 raise StopAsyncIteration
+            elif self._is_awaited:
+                raise CallerError("another task reads this stream; subscribe once for each of them")
             elif self._reading:
                 home.check("anext", _REMEDY)
-                if (gap := await self._read_on()) is not None:
+                if (gap := await self._read_alone()) is not None:
                     return self._told(gap)
             elif self._is_over:
                 self._end()
@@ -294,15 +298,18 @@ class EventStream(Generic[E]):
                     journal = self._dispatcher.journal
                     raise StoreFailed(journal.name, journal.failure)
                 self._waiter = waiter = home.make_waiter()
-                if inbox is not None:
-                    with inbox.waiting(for_others=self._hears_others):
+                self._is_awaited = True
+                try:
+                    if inbox is not None:
+                        with inbox.waiting(for_others=self._hears_others):
+                            await waiter
+                    elif self.subscription.handler is not None:
                         await waiter
-                    continue
-                if self.subscription.handler is not None:
-                    await waiter
-                    continue
-                with self._dispatcher.waiting(waiter.done):
-                    await waiter
+                    else:
+                        with self._dispatcher.waiting(waiter.done):
+                            await waiter
+                finally:
+                    self._is_awaited = False
 
     async def take(self) -> list[E]:
         """Wait for what comes next, and take all that is buffered then; empty at the end.
@@ -387,6 +394,13 @@ class EventStream(Generic[E]):
         dispatcher = self._dispatcher
         dispatcher.number += 1
         return structs.replace(event, at=dispatcher.ports.clock.now(), seq=dispatcher.number)
+
+    async def _read_alone(self) -> HubGap | None:
+        self._is_awaited = True
+        try:
+            return await self._read_on()
+        finally:
+            self._is_awaited = False
 
     async def _read_on(self) -> HubGap | None:
         """Take one page; go live when there is none left.  Returns a gap for a lost place, and for

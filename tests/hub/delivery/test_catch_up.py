@@ -8,7 +8,7 @@ from support.profiles import examples
 
 from hubbub import START, CustomEvent, Hub
 from hubbub.hub.delivery import stream as stream_module
-from hubbub.hub.errors import BadValue
+from hubbub.hub.errors import BadValue, CallerError
 from hubbub.hub.events import AgentTextDelta
 from hubbub.hub.store.late import LateJournal
 from hubbub.hub.store.memory import MemoryJournal
@@ -401,3 +401,46 @@ async def test_custom_delta_does_not_make_a_run_s_text_void(hub):
     assert [event.type for event in [e async for e in stream]] == [
         "agent:text:delta", "my:delta", "agent:text:delta",
     ]  # fmt: skip
+
+
+@pytest.mark.spec("H-06")
+@pytest.mark.parametrize("after", [None, START])
+async def test_of_two_tasks_that_read_one_stream_one_is_told_and_the_other_gets_each_event_once(
+    hub, after
+):
+    for n in range(3):
+        await hub.publish(tick(n))
+    got, refused = [], []
+
+    async def read(stream):
+        try:
+            got.extend([event async for event in stream])
+        except CallerError as error:
+            refused.append(str(error))
+
+    async with (
+        hub.subscribe("test:tick", after=after) as stream,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(read, stream)
+        group.start_soon(read, stream)
+        await anyio.sleep(1)
+        for n in range(3, 6):
+            await hub.publish(tick(n))
+        await anyio.sleep(1)
+        stream.close()
+    assert numbers(got) == list(range(3 if after is None else 0, 6))
+    assert refused == ["another task reads this stream; subscribe once for each of them"]
+
+
+@pytest.mark.spec("H-06")
+async def test_a_stream_that_a_task_has_given_up_reading_is_another_ones(hub):
+    async with hub.subscribe("test:tick", after=START) as stream:
+        for _ in range(3):
+            assert await is_silent(stream)
+        async with anyio.create_task_group() as group:
+            group.start_soon(take, stream, 1)
+            await anyio.sleep(1)
+            group.cancel_scope.cancel()
+        await hub.publish(tick(1))
+        assert numbers(await take(stream, 1)) == [1]
