@@ -13,19 +13,19 @@ that needs approval, an external tool      restarts (``is_held``)
 ``hub.ask`` of a tool, hook or code        in its own code; it is lost with its process
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from msgspec import Struct
 
 from hubbub.hub import events as e
 from hubbub.hub.delivery.pending_prompt import end_of
-from hubbub.hub.events import PromptKind
+from hubbub.hub.events import InLane, PromptKind
 from hubbub.hub.values import NULL, Json, decode_value
 
 __all__ = [
     "LASTING", "LOST", "WITHDRAWN", "Answered", "OpenPrompt", "ends_of", "find_answer",
-    "find_prompt", "open_prompts_of", "with_answer", "with_prompt", "without_prompt",
+    "find_prompt", "for_code", "open_prompts_of", "with_answer", "with_prompt", "without_prompt",
 ]  # fmt: skip
 
 LASTING = "pause/"
@@ -130,6 +130,22 @@ def without_prompt(prompts: Prompts, prompt_id: str) -> Prompts:
 def find_prompt(prompts: Prompts, prompt_id: str) -> OpenPrompt | None:
     """The open prompt of that id, if there is one."""
     return next((each for each in prompts if each.prompt_id == prompt_id), None)
+
+
+def for_code(prompts: Prompts, items: Iterable[InLane]) -> tuple[InLane, ...]:
+    """The items that end a question which code of the run under way has asked: a tool or a hook.
+
+    What that code was called for cannot go on before.
+    """
+    asked = {each.prompt_id for each in prompts if not each.is_held}
+    return tuple([item for item in items if asked and _prompt_of(item) in asked])
+
+
+def _prompt_of(item: InLane) -> str:
+    """The prompt that an item is for; empty where it is for none."""
+    if isinstance(item, e.SessionReply):
+        return item.prompt_id
+    return item.timer if isinstance(item, e.SessionTimer) else ""
 
 
 def with_answer(

@@ -6,7 +6,8 @@ Rules, in this order
 --------------------
 1. A run that has ended leaves memory, after the hooks for its end have been called.
 2. Control items and user commands that return the conversation (agents/state/commands.py) are
-   taken first.  Then hooks are called for committed events, while activities that have begun
+   taken first, and with them what ends the question of a tool or a hook at work, which can come to
+   its end only then.  Then hooks are called for committed events, while activities that have begun
    continue.  Then results are taken, before messages.
 3. Open calls are executed: all at once if the step was parallel, else one after another.  Until
    each has its result, the model is not asked and no message is taken.  A run that waits only for
@@ -65,9 +66,10 @@ __all__ = [
     "needs_record",
 ]
 
-Kind: TypeAlias = Literal["control", "result", "message", "said", "stop", "back", "answer"]
+Kind: TypeAlias = Literal["control", "result", "message", "said", "stop", "back", "answer", "reply"]
 """Kinds of item.  A user's message is a ``message`` and ``said``; some are commands.  It is an
-``answer``, too, if it was said since this run, or one that it waits for, asks a person."""
+``answer``, too, if it was said since this run, or one that it waits for, asks a person.  A
+``reply`` is for a tool or a hook that asks, and no ``result``."""
 
 
 class CallModel(Struct, frozen=True, gc=False):
@@ -170,7 +172,7 @@ _PARK = Park()
 _LEAVE = Leave()
 _CONCLUDE = Conclude()
 _TAKE: dict[Kind, Take] = {
-    kind: Take(kind) for kind in ("control", "result", "message", "answer", "stop", "back")
+    kind: Take(kind) for kind in ("control", "result", "message", "answer", "stop", "back", "reply")
 }
 
 
@@ -193,10 +195,13 @@ def decide(
     """
     if thread.phase == "ended":
         return _CALL_HOOKS if hook_events else _LEAVE
-    if "control" in waiting:
-        if "message" in hooked and thread.phase == "new":
-            return Do((Receive("control"),))
+    is_shown_opening = "message" in hooked and thread.phase == "new"
+    if "control" in waiting and not is_shown_opening:
         return _TAKE["control"]
+    if "reply" in waiting:
+        return _TAKE["reply"]
+    if "control" in waiting:
+        return Do((Receive("control"),))
     if "said" in waiting and (word := _command_due(thread, waiting)):
         return _TAKE[word]
     if hook_events:

@@ -86,7 +86,8 @@ def take(
         if heeded is not None:
             return replace(heeded, taken=seqs)
     events = _before(thread, items, definitions)
-    brings_results = items[0].__class__ is not e.SessionMessage and thread.phase != "new"
+    is_opening = thread.phase == "new" and not isinstance(items[0], e.SessionReply | e.SessionTimer)
+    brings_results = items[0].__class__ is not e.SessionMessage and not is_opening
     late, expired = _late_replies(thread, items) if brings_results else ((), ())
     if late:
         events.append(e.SessionDropped(items=late, reason=PROMPT_ENDED))

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from hubbub.agents.state.commands import command_of
+from hubbub.agents.state.prompts import Prompts, for_code
 from hubbub.agents.turn.decide import KIND_OF, Kind
 from hubbub.hub.addressing import is_from_user
 from hubbub.hub.events import InLane, SessionMessage, SessionResult
@@ -18,7 +19,7 @@ from hubbub.hub.events import InLane, SessionMessage, SessionResult
 __all__ = ["ANSWER", "KINDS", "SAID", "Mailbox"]
 
 _ORDER: Final[tuple[Kind, ...]] = (
-    "control", "result", "message", "said", "stop", "back", "answer",
+    "control", "result", "message", "said", "stop", "back", "answer", "reply",
 )  # fmt: skip
 
 KINDS: Final[tuple[frozenset[Kind], ...]] = tuple(
@@ -29,6 +30,8 @@ KINDS: Final[tuple[frozenset[Kind], ...]] = tuple(
 
 SAID: Final = 8
 ANSWER: Final = 64
+_REPLY: Final = 128
+_RESULTS: Final = 2
 _MESSAGES: Final = 4
 _SAID: Final = {"": 8, "stop": 24, "back": 40}
 _STOP: Final = 16
@@ -76,17 +79,32 @@ class Mailbox(Struct, eq=False, gc=False):
         self.results = [item for item in items if item not in kept] or ()
         self.kept = kept or ()
 
+    def awaited(self, prompts: Prompts) -> int:
+        """The bits of the results there are: some may end what code asks by one of these."""
+        if not prompts:
+            return _RESULTS
+        replies = len(for_code(prompts, self.results))
+        return _REPLY * (replies > 0) | _RESULTS * (replies < len(self.results))
+
     @property
     def lends(self) -> int:
         """The bits of what the frame that has the conversation may take out of here."""
         return (_MESSAGES | self.said) & ~_STOP if self.said else 0
 
-    def waiting(self, kind: Kind, lent: "Mailbox | None" = None) -> tuple[InLane, ...]:
-        """What waits of a kind, the conversation's messages among it, by when they came."""
+    def waiting(
+        self, kind: Kind, lent: "Mailbox | None" = None, prompts: Prompts = ()
+    ) -> tuple[InLane, ...]:
+        """What waits of a kind, the conversation's messages among it, by when they came.
+
+        ``prompts``: those that are open, where there are any.
+        """
         if kind == "control":
             return tuple(self.control)
+        if kind == "reply":
+            return for_code(prompts, self.results)
         if kind == "result":
-            return tuple(self.results)
+            replies = for_code(prompts, self.results) if prompts else ()
+            return tuple([x for x in self.results if x not in replies])
         items = tuple(self.messages)
         if lent is not None and kind != "stop":
             items = tuple(sorted((*items, *filter(_bits, lent.messages)), key=_came_at))
@@ -97,9 +115,11 @@ class Mailbox(Struct, eq=False, gc=False):
         words = tuple([item for item in items if command_of(item) == kind])
         return words if kind == "stop" else words[:1]
 
-    def take(self, kind: Kind, lent: "Mailbox | None" = None) -> tuple[InLane, ...]:
+    def take(
+        self, kind: Kind, lent: "Mailbox | None" = None, prompts: Prompts = ()
+    ) -> tuple[InLane, ...]:
         """The same, and they wait no longer."""
-        if lent is None and not self.said:
+        if lent is None and not self.said and not prompts:
             if kind == "control":
                 items, self.control = self.control, ()
             elif kind == "result":
@@ -107,7 +127,7 @@ class Mailbox(Struct, eq=False, gc=False):
             else:
                 items, self.messages = self.messages, ()
             return tuple(items)
-        taken = self.waiting(kind, lent)
+        taken = self.waiting(kind, lent, prompts)
         self.remove(taken)
         if lent is not None:
             lent.remove(taken)

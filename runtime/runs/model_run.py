@@ -146,7 +146,7 @@ class ModelRun(Resting):
 
     def waiting_items(self, kind: Kind) -> tuple[InLane, ...]:
         """The items of a kind that have not been taken."""
-        return self.mail.waiting(kind, self._lent)
+        return self.mail.waiting(kind, self._lent, self.thread.prompts)
 
     def pass_deadline(self) -> None:
         """The run's time is over."""
@@ -199,8 +199,8 @@ class ModelRun(Resting):
             while not self._is_closed:
                 if mail.kept or self.thread.family.undecided:
                     mail.keep(self.thread.family.undecided)
-                said = 4 | mail.said if mail.messages else 0
-                waits = bool(mail.control) | bool(mail.results) << 1 | said
+                waits = bool(mail.control) | (4 | mail.said if mail.messages else 0)
+                waits |= mail.awaited(self.thread.prompts) if mail.results else 0
                 if self.thread.origin.frame and (lent := self._lent) is not None:
                     waits |= lent.lends
                 if waits & SAID and self.lane.root_run_id in self._shared.prompts.by_root:
@@ -257,8 +257,9 @@ class ModelRun(Resting):
         return self._conversations.lent_to(self.lane, self.thread) if is_frame else None
 
     def _taken(self, kind: Kind) -> Taken:
-        budgets, lent = self._services.budgets, self._lent if self.thread.origin.frame else None
-        items = self._answer() if kind == "answer" else self.mail.take(kind, lent)
+        budgets, prompts = self._services.budgets, self.thread.prompts
+        lent = self._lent if self.thread.origin.frame else None
+        items = self._answer() if kind == "answer" else self.mail.take(kind, lent, prompts)
         return Taken(items, budgets.by_root.get(self.lane.root_run_id, budgets.fresh))
 
     def _received(self, signal: Taken) -> None:
@@ -286,17 +287,10 @@ class ModelRun(Resting):
                 after = partial(self._dropped, event)
         sent = deliveries_of(decision.mail, self.lane, self._services) if decision.mail else ()
         self.lane.append(
-            decision.events,
-            taken=decision.taken,
-            deliveries=sent,
-            status=decision.status,
-            agent=decision.agent,
-            lent=decision.lent,
-            leave_to=decision.leave_to,
-            again=decision.again,
-            fold=self._fold,
-            after=after,
-        )
+            decision.events, taken=decision.taken, deliveries=sent, status=decision.status,
+            agent=decision.agent, lent=decision.lent, leave_to=decision.leave_to,
+            again=decision.again, fold=self._fold, after=after,
+        )  # fmt: skip
 
     def _dropped(self, event: e.SessionDropped, commit: Commit) -> None:
         self._keeper.report_dropped(event, commit)
