@@ -22,6 +22,8 @@ Rules
 * A prompt's list, even an empty one, replaces its agent's whole list.
 * One that raises, takes longer than a minute, or returns what does not fit is logged, and what it
   was given is used unchanged.
+* One may ask (``state.ask``), in its minute.  Of what stops a run before it has begun nothing is
+  known until the hooks have seen its opening.
 * Replay and restore run none.
 """
 

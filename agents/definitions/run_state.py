@@ -216,10 +216,15 @@ class RunState(Protocol):
         Questions of a call are on record by their words and options, equal ones by their order:
         where the tool is ``idempotent`` and its call is made again after a crash, it gets the
         recorded answer, or waits on with the same open prompt.  Else the prompt ends as lost with
-        its process.  In hooks nothing is on record.
+        its process.
+
+        In a hook, whose minute goes on, only a reply to the prompt is the answer, what is said
+        meanwhile is heard afterwards, and the question ends as lost with its process.  In one that
+        is called for what a tool has returned it is a question of that call.
 
         Raises ``PromptTimeout``, and ``PromptClosed`` where the question is denied or ends without
-        an answer.  A plain tool calls ``anyio.from_thread.run(state.ask, "Sure?")``.
+        an answer; ``CallerError`` where the run is over, as a child is with its last words.  A
+        plain tool calls ``anyio.from_thread.run(state.ask, "Sure?")``.
         """
         ...
 

@@ -32,6 +32,7 @@ from hubbub.agents.turn.intake import take
 from hubbub.agents.turn.prompt_endings import with_prompt_ends
 from hubbub.agents.turn.recovery import restored
 from hubbub.agents.turn.signals import (
+    CameBack,
     Concluded,
     DeadlinePassed,
     Decision,
@@ -97,7 +98,7 @@ def interpret(
         case FrameUnavailable():
             side = definitions.side(thread.agent, thread.acts_as)
             decision = given_back(thread, signal, side, waiting, definitions)
-        case Restored():
+        case Restored() | CameBack():
             decision = restored(thread, signal, definitions)
         case LimitReached():
             decision = limited(thread, signal, waiting, definitions)

@@ -4,7 +4,8 @@
     ───────────────────────────────────  ──────────────────────────────────────────────
     a call is answered                   those that its tool has opened
     the run ends, is interrupted         all
-    it is back after its process died    those of code that is gone
+    it is back after its process died    those of code that is gone; also where the run only waits,
+                                         as hooks may be called meanwhile
     the model has failed                 those of hooks
 
 Their ends are in the same commit, ahead of what they follow from, so that no crash and no reply
@@ -21,8 +22,9 @@ from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.signals import Decision, ModelFailed, Restored, Signal, ToolFinished
 from hubbub.hub import events as e
 from hubbub.hub.events.event import ending_words
+from hubbub.hub.store.journal import RunStatus
 
-__all__ = ["with_prompt_ends"]
+__all__ = ["with_prompt_ends", "without_lost_prompts"]
 
 _FIRST: Final = (e.SessionTaken, e.SessionDropped, e.AgentRestore)
 """What stays ahead of the ends."""
@@ -55,6 +57,16 @@ def with_prompt_ends(thread: Thread, decision: Decision, signal: Signal) -> Deci
         at += 1
     # What these come to, in this order, was not folded yet.
     return replace(decision, events=(*events[:at], *ends, *events[at:]), after=None)
+
+
+def without_lost_prompts(thread: Thread) -> Decision:
+    """The ends of what hooks have asked, in a process that is gone, while their run waited."""
+    gone = tuple([each for each in thread.prompts if not each.is_lasting])
+    if not gone:
+        return Decision()
+    resting: RunStatus = "parked" if thread.parked else "active"
+    status: RunStatus = "waiting" if thread.waits else resting
+    return Decision(tuple(ends_of(gone, LOST, thread.turn)), status=status)
 
 
 def _stopped_by(decision: Decision, signal: Signal) -> str:

@@ -1,8 +1,10 @@
-"""A run is back in memory, in the middle of something: what that means.
+"""A run is back in memory: what that means.
 
-* It continues, or it has died too often (agents/turn/crash_limit.py) and fails.  Why it came back
-  is in its ``agent:restore``; "in a row" ends when the run makes progress: with a finished step,
-  with a model's answer that is tried again, when it parks, or when it has come as far as to wait.
+* One that only waits goes on waiting; what its hooks have asked meanwhile is lost.
+* One in the middle of something continues, or it has died too often and fails
+  (agents/turn/crash_limit.py).  Why it came back is in its ``agent:restore``; "in a row" ends when
+  the run makes progress: with a finished step, with a model's answer that is tried again, when it
+  parks, or when it has come as far as to wait.
 * Calls that were under way are lost, or made again (``calls``).  Where an end has been accepted
   meanwhile no other call begins.
 * ``CONTEXT_ONLY``: the context is kept, the session at work ends, every open call is
@@ -19,7 +21,8 @@ from hubbub.agents.turn.crash_limit import CONTEXT_ONLY, CRASH_LOOP, crash_limit
 from hubbub.agents.turn.decide import Kind
 from hubbub.agents.turn.endings import end_run, interrupted_children, session_end
 from hubbub.agents.turn.intake import is_stopped_by
-from hubbub.agents.turn.signals import Decision, Restored
+from hubbub.agents.turn.prompt_endings import without_lost_prompts
+from hubbub.agents.turn.signals import CameBack, Decision, Restored
 from hubbub.agents.turn.steps import go_on
 from hubbub.hub import events as e
 from hubbub.hub.events import Event
@@ -40,8 +43,10 @@ def causes_of(events: Iterable[Event], thread: Thread = EMPTY) -> tuple[str, ...
     return tuple(causes)
 
 
-def restored(thread: Thread, signal: Restored, definitions: Definitions) -> Decision:
+def restored(thread: Thread, signal: Restored | CameBack, definitions: Definitions) -> Decision:
     """Go on with what was at work, or give up."""
+    if isinstance(signal, CameBack):
+        return without_lost_prompts(thread)
     cause = signal.cause
     # What is not retried kills nobody.
     causes = (*signal.before, cause)

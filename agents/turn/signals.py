@@ -29,7 +29,9 @@ from hubbub.hub.events import (
 from hubbub.hub.store.journal import RunStatus
 
 __all__ = [
+    "CAME_BACK",
     "PARKED",
+    "CameBack",
     "Concluded",
     "DeadlinePassed",
     "Decision",
@@ -180,6 +182,13 @@ class Restored(Struct, frozen=True, gc=False):
     control: tuple[InLane, ...] = ()
 
 
+class CameBack(Struct, frozen=True, gc=False):
+    """The run is back in memory, in the middle of nothing: it waits, or has yet to begin."""
+
+
+CAME_BACK: Final = CameBack()
+
+
 class FrameUnavailable(Struct, frozen=True, gc=False):
     """The user speaks to a frame that cannot be resumed: its definition is missing.
 
@@ -240,6 +249,7 @@ Signal: TypeAlias = (
     | Summarized
     | Delegated
     | Restored
+    | CameBack
     | FrameUnavailable
     | LimitReached
     | DeadlinePassed

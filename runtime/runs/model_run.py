@@ -43,6 +43,7 @@ from hubbub.agents.turn.decide import (
 from hubbub.agents.turn.hook_events import hook_events_of
 from hubbub.agents.turn.interpret import interpret
 from hubbub.agents.turn.signals import (
+    CAME_BACK,
     PARKED,
     Concluded,
     DeadlinePassed,
@@ -175,9 +176,11 @@ class ModelRun(Resting):
         if not self._is_closed:
             self._finish(LimitReached(limit, self.thread.turn))
 
-    def restore(self, signal: Signal) -> None:
+    def restore(self, signal: Signal = CAME_BACK) -> None:
         """Begin where the journal left off."""
-        self._finish(signal)
+        if signal is not CAME_BACK or self.thread.prompts:
+            self.signals += (signal,)
+        self.advance()
 
     def secrets(self) -> frozenset[str]:
         """The values that nothing said of the run's failures may quote."""

@@ -372,7 +372,7 @@ class Loader:
         elif failure := crash_limit_failure(self._unrecorded_failures(run_id, run.lane.seq)):
             run.fail_for_good(RunFailed(run_id, "failed", failure))
         else:
-            run.advance()
+            run.restore()
 
     def _unrecorded_failures(self, run_id: str, seq: int) -> tuple[str, ...]:
         """What the run's loop died of the last time, and before it without a word in its lane."""

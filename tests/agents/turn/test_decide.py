@@ -4,14 +4,17 @@ from itertools import combinations
 
 import pytest
 
+from hubbub.agents.state.prompts import OpenPrompt, for_code
 from hubbub.agents.state.thread import OpenCall, OpenStep, Thread
 from hubbub.agents.turn.decide import (
+    SUMMARIZING,
     CallModel,
     Conclude,
     Do,
     Kind,
     Leave,
     Park,
+    Receive,
     RunTool,
     Take,
     decide,
@@ -51,6 +54,40 @@ def test_a_run_that_has_ended_only_leaves(waiting: frozenset[Kind]) -> None:
 def test_control_comes_first(thread: Thread, waiting: frozenset[Kind]) -> None:
     assert decide(thread, waiting) == Take("control")
     assert decide(thread, waiting, asking=thread.turn) == Take("control")
+
+
+@pytest.mark.parametrize("thread", [Thread(), IDLE, AT_WORK, CALLING])
+@pytest.mark.parametrize("others", [some for some in SETS if "control" not in some], ids=sorted)
+@pytest.mark.parametrize("hook_events", [False, True])
+@pytest.mark.parametrize("asking", [0, 1, SUMMARIZING])
+@pytest.mark.spec("U-05")
+def test_what_ends_the_question_of_a_tool_or_a_hook_is_taken_whatever_is_under_way(
+    thread: Thread, others: frozenset[Kind], hook_events: bool, asking: int
+) -> None:
+    for hooked in (NOTHING, frozenset(("message",)), frozenset(("message", "result"))):
+        command = decide(thread, others | {"reply"}, asking, hook_events=hook_events, hooked=hooked)
+        assert command == Take("reply")
+
+
+@pytest.mark.spec("U-05")
+def test_it_comes_after_control_except_for_an_opening_that_a_hook_is_shown() -> None:
+    both, hooked = frozenset(("control", "reply")), frozenset(("message",))
+    for thread in (IDLE, AT_WORK, CALLING):
+        assert decide(thread, both, hook_events=True, hooked=hooked) == Take("control")
+    assert decide(Thread(), both) == Take("control")
+    assert decide(Thread(), both, hooked=hooked) == Take("reply")
+    assert decide(Thread(), frozenset(("control",)), hooked=hooked) == Do((Receive("control"),))
+
+
+@pytest.mark.spec("U-05")
+def test_a_reply_is_for_code_where_no_call_waits_for_it_in_its_status() -> None:
+    prompts = (OpenPrompt("code"), OpenPrompt("tool", ordinal=1), OpenPrompt("call", is_held=True))
+    items = (
+        e.SessionReply(prompt_id="call"), e.SessionResult(), e.SessionReply(prompt_id="code"),
+        e.SessionReply(prompt_id="over"), e.SessionTimer(timer="tool"), e.SessionMessage(),
+    )  # fmt: skip
+    assert for_code(prompts, items) == (items[2], items[4])
+    assert for_code((), items) == ()
 
 
 @pytest.mark.parametrize("thread", [IDLE, AT_WORK, CALLING])
