@@ -10,7 +10,8 @@ that needs approval, an external tool      restarts (``is_held``)
 ``state.ask`` of a tool, ``ctx.ask``       in its own code; its answer is on record
                                            (``ordinal``), and the code finds it when it runs
                                            again
-``hub.ask`` of a tool, hook or code        in its own code; it is lost with its process
+``hub.ask`` of a tool, hook or code,       in its own code; it is lost with its process
+``state.ask`` of a hook
 """
 
 from collections.abc import Iterable, Iterator

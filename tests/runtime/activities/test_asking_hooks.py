@@ -108,7 +108,7 @@ async def test_a_hook_gets_its_answer_at_each_point(
         assert asks.refused == (point in ("after_create_message", "after_session"))
 
 
-# Only hooks see an opening before the run begins, which is stopped when they have.
+# A run that has yet to begin is stopped when hooks have seen its opening.
 STOPPED = [point for point in POINTS if point != "before_create_message"]
 
 
