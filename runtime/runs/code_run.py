@@ -303,14 +303,11 @@ class CodeRun:
             mail = (*mail, *report(self.thread, self.thread.ending))
         self.is_over = self.is_over or ends
         self.lane.append(
-            events,
-            taken=[item.seq for item in taken],
+            events, taken=[item.seq for item in taken],
             deliveries=deliveries_of(mail, self.lane, self.services) if mail else (),
-            status="ended" if ends else "active",
-            fold=fold,
-            before=self._committed,
+            status="ended" if ends else "active", fold=fold, before=self._committed,
             after=self._ended if ends else after,
-        )
+        )  # fmt: skip
 
     def _fold(self, events: Iterable[Event]) -> None:
         before, limits, accounts = self.thread.prompts, self.thread.limits, self.services.accounts
@@ -323,6 +320,8 @@ class CodeRun:
             self.shared.prompts.follow(self.lane, events, before, after, is_with_run=is_over)
 
     def _committed(self, commit: Commit) -> None:
+        if self.shared.prompts.under_way:
+            self.shared.prompts.recorded(commit)
         for event in commit.events:
             if event.__class__ is e.SessionDropped:
                 self._keeper.report_dropped(event, commit)

@@ -58,7 +58,7 @@ class LastingPrompts:
 
     __slots__ = (
         "_before", "_damaged", "_denies_unattended", "_families", "_heard", "_kept", "_services",
-        "_timers", "_unread", "by_root",
+        "_timers", "_unread", "by_root", "under_way",
     )  # fmt: skip
 
     def __init__(self, services: Services, families: Families, unattended: str = "wait") -> None:
@@ -74,7 +74,10 @@ class LastingPrompts:
         self._heard: dict[str, dict[str, int]] = {}
         """The first item of each inbox that came after a prompt, but has an earlier time."""
         self._before: dict[str, dict[str, int]] = {}
-        """The last item of each inbox that came before a prompt, of runs in memory."""
+        """The last item of each inbox that came before a prompt, as far as was heard of it here."""
+        self.under_way: set[str] = set()
+        """The prompts that the store has yet to write.  What is heard until it has stands before
+        them, whatever its time: of several processes each has another moment of its own."""
         self._damaged: set[str] = set()
         """The keys of notes that cannot be read."""
         self._unread: set[str] = set()
@@ -151,12 +154,15 @@ class LastingPrompts:
         before: Prompts,
         after: Prompts,
         side: str = "",
+        commit: Commit | None = None,
         *,
         is_with_run: bool = False,
-    ) -> dict[str, str]:
-        """The open prompts of a run are about to change by ``events``; returns the notes of that.
+    ) -> None:
+        """The open prompts of a run are about to change by ``events``, those of ``commit``, where
+        it is given; else ``recorded`` is to be called.
 
-        Only what waits in no task is noted: a run that is at work is read when the store opens.
+        Only what waits in no task is noted, with the commit: a run that is at work is read when the
+        store opens.
         """
         notes: dict[str, str] = {}
         for event in events:
@@ -177,9 +183,20 @@ class LastingPrompts:
                     each: self._families.seen_by(each) for each in (kept.run_id, *kept.above)
                 }
                 self._before[prompt.prompt_id] = numbers
+                self.under_way.add(prompt.prompt_id)
                 if prompt.is_held:
                     notes[LASTING + prompt.prompt_id] = note_of(kept)
-        return notes
+        if commit is not None:
+            commit.before = self.recorded
+            if notes:
+                commit.notes = {**(commit.notes or {}), **notes}
+
+    def recorded(self, commit: Commit) -> None:
+        """The store has written what a run says, or refused it: what is heard from now on stands
+        behind the prompts in it."""
+        for event in commit.events:
+            if isinstance(event, e.SessionPrompt):
+                self.under_way.discard(event.prompt_id)
 
     def found(self, lane: OwnLane, prompts: Prompts, side: str = "") -> None:
         """A run has come into memory, with these open prompts."""
@@ -250,6 +267,7 @@ class LastingPrompts:
     def _forget_here(self, prompt_id: str) -> None:
         self._heard.pop(prompt_id, None)
         self._before.pop(prompt_id, None)
+        self.under_way.discard(prompt_id)
         if (kept := self._kept.pop(prompt_id, None)) is not None:
             self._leave_tree(kept)
         timer = self._timers.pop(prompt_id, None)
@@ -297,7 +315,9 @@ class LastingPrompts:
     def heard(self, item: InLane) -> None:
         """An item was accepted for a run of a tree in which something is asked."""
         for kept in self.by_root[item.root_run_id].values():
-            if kept.since - item.at > SET_BACK:
+            if kept.prompt_id in self.under_way:
+                self._before[kept.prompt_id][item.run_id] = item.seq
+            elif kept.since - item.at > SET_BACK:
                 self._heard.setdefault(kept.prompt_id, {}).setdefault(item.run_id, item.seq)
 
     def first_answer(self, lane: OwnLane, said: Iterable[InLane]) -> tuple[InLane, ...]:

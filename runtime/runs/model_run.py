@@ -323,12 +323,9 @@ class ModelRun(Resting):
             if self._meter is not None:
                 self._meter.follow(before, thread, commit)
         if before.prompts is not thread.prompts:
-            prompts = self._shared.prompts
-            notes = prompts.follow(
-                self.lane, commit.events, before.prompts, thread.prompts, thread.acts_as
+            self._shared.prompts.follow(
+                self.lane, commit.events, before.prompts, thread.prompts, thread.acts_as, commit
             )
-            if notes:
-                commit.notes = {**(commit.notes or {}), **notes}
         if side is not None and side.hooks:
             new = hook_events_of(before, thread, commit.events, side.hooks)
             self.hook_events = with_hook_events(self.hook_events, new)

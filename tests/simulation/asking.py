@@ -30,6 +30,7 @@ from hubbub.runtime.simulation import (
     World,
     WorldFault,
 )
+from hubbub.runtime.simulation.invariants.messages import taken_over
 from hubbub.runtime.simulation.story.history import History
 
 __all__ = ["ASKING_NAMES", "ASKING_TOOLS", "AskedDrawn", "drawn_asking", "said_after", "wish"]
@@ -123,8 +124,11 @@ async def wish(live: World, opened: Sequence[str], which: int) -> None:
 def said_after(history: History) -> Iterator[str]:
     """A person's words answer what was asked when they were said, and nothing that came later,
     whatever the clock says (U-05).  What is said in the moment in which it is asked may be either:
-    time stands still in a world where it does not in another.
+    time stands still in a world where it does not in another.  So may what was said while a
+    question was on its way to a store that processes share, once another one has the run: that
+    goes by the times.
     """
+    driven = taken_over(history)
     words: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     asked: dict[str, tuple[int, int]] = {}
     for place, event in enumerate(history.events):
@@ -136,7 +140,11 @@ def said_after(history: History) -> Iterator[str]:
             case e.SessionReply() if event.prompt_id in asked:
                 said = words.get((event.root_run_id, event.content), ())
                 since, at = asked[event.prompt_id]
-                if said and all(place < since and then != at for place, then in said):
+                by_time = event.root_run_id in driven
+                if said and all(
+                    place < since and then != at and not (by_time and then > at)
+                    for place, then in said
+                ):
                     yield (
                         f"run {event.run_id}: {event.content[:40]!r} answers {event.prompt_id} "
                         f"({event.id}), but was said before that was asked"

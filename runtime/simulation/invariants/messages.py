@@ -9,7 +9,7 @@ that still waits
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from hubbub.agents.state.commands import command_of
@@ -19,7 +19,7 @@ from hubbub.hub.events import Event, InLane, SessionMessage
 from hubbub.hub.store.inbox_rules import can_be_left_over
 from hubbub.runtime.simulation.story.history import History, Sent
 
-__all__ = ["no_idle_run_with_mail", "no_message_lost", "order_kept"]
+__all__ = ["no_idle_run_with_mail", "no_message_lost", "order_kept", "taken_over"]
 
 Place: TypeAlias = tuple[str, int]
 """An inbox and the number of an item in it."""
@@ -66,11 +66,13 @@ def order_kept(history: History) -> Iterator[str]:
     User commands that return the conversation overtake other messages, and what answers a prompt
     overtakes what was said before that was asked.  Before is where the store has it: the clock may
     be set meanwhile.  What was said in the same microsecond may be either: who comes back after a
-    restart knows the times alone.
+    restart knows the times alone.  So may what was said while the prompt was on its way to a store
+    that processes share, once another one has taken the run over.
     """
     last: dict[tuple[str, str, bool, bool], int] = {}
     asked: dict[str, tuple[e.SessionPrompt, int]] = {}
     came: dict[Place, int] = {}
+    driven = taken_over(history)
     for place, event in enumerate(history.events):
         if isinstance(event, e.SessionPrompt):
             asked[event.prompt_id] = event, place
@@ -84,15 +86,27 @@ def order_kept(history: History) -> Iterator[str]:
             if not isinstance(item, SessionMessage) or not item.seq or command_of(item):
                 continue
             at = came.get((item.run_id, item.seq), -1)
-            is_answer = any(
-                prompt.root_run_id == event.root_run_id and (since <= at or prompt.at == item.at)
-                for prompt, since in asked.values()
-            )
-            sender = (item.run_id, item.source, is_from_user(item), is_answer)
-            if item.seq < last.get(sender, 0):
-                yield f"{_what(item)} was taken by {event.id} after in {last[sender]}"
-            last[sender] = item.seq
+            until = item.at if event.root_run_id in driven else 0
+            open_ = [x for x in asked.values() if x[0].root_run_id == event.root_run_id]
+            sender = (item.run_id, item.source, is_from_user(item))
+            is_answer = any(since <= at for _, since in open_)
+            if not is_answer and any(x.at == item.at or x.at < until for x, _ in open_):
+                is_answer = item.seq >= last.get((*sender, True), 0)
+            before = last.get((*sender, is_answer), 0)
+            if item.seq < before:
+                yield f"{_what(item)} was taken by {event.id} after in {before}"
+            last[*sender, is_answer] = item.seq
     yield from _order_of_runs(history)
+
+
+def taken_over(history: History) -> Collection[str]:
+    """The roots of the trees that one of several workers went on with after another.
+
+    It knows the times of what was said and asked before, and not in which order the store has it.
+    """
+    drivers = {(root, lease) for root, _, lease in history.writers}
+    counts = Counter(root for root, _ in drivers)
+    return {root for root, count in counts.items() if count > 1}
 
 
 def no_idle_run_with_mail(history: History) -> Iterator[str]:

@@ -3,9 +3,10 @@
 import anyio
 import pytest
 from support.agents import model_agent
+from support.families import Recorder, answers, child, config, parent
 from support.workers import until, workers
 
-from hubbub import agent, tool
+from hubbub import RunState, agent, tool
 from hubbub.agents.model import UserMessage
 from hubbub.hub.delivery.asked_notes import LOST
 from hubbub.hub.errors import BadValue, Closed, PromptClosed
@@ -251,3 +252,34 @@ async def test_who_comes_back_before_it_was_missed_is_answered_once():
         await anyio.sleep(60)
         assert ended(other).count(prompt.prompt_id) == 1
         group.cancel_scope.cancel()
+
+
+@tool
+async def wonder(state: RunState) -> str:
+    """Think for a minute, and ask."""
+    await anyio.sleep(60)
+    return await state.ask("Sure?")
+
+
+@pytest.mark.parametrize("is_below", [False, True], ids=["itself", "a child"])
+async def test_words_that_the_store_has_before_a_question_are_no_answer_to_it(is_below):
+    asking = Recorder(call("wonder"), call("finish", result="done") if is_below else "Done.", "Oh.")
+    main = Recorder(call("helper", message="Go."), "Done.", "Oh.")
+    agents = [parent(main, config()), child(asking, wonder)]
+    if not is_below:
+        agents = [model_agent(asking, wonder, name="main")]
+    async with workers(lambda: agents, 1) as store, store.channel() as hub:
+        (worker,) = store.all
+        run = await worker.runtime.start("main", "Go.")
+        await anyio.sleep(59.5)
+        worker.link.cut()  # What it asks is on its way for a while.
+        await anyio.sleep(1)
+        assert (await hub.send_to_run(run.run_id, "By the way!")).accepted
+        await anyio.sleep(1)
+        worker.link.mend()
+        await shown(worker)
+        await anyio.sleep(10)
+        assert len(asking.requests) == 1, "it waits for the answer"
+        assert (await hub.send_to_run(run.run_id, "Yes.")).accepted
+        await anyio.sleep(10)
+    assert [x.output for x in answers(asking.requests[1])] == ["Yes."]
