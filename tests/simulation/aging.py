@@ -258,7 +258,9 @@ def _wrongly_gone(history: History, aging: Aging) -> Iterator[str]:
             yield f"run {root} has gone without {found.runs - tree.run_ids}"
         elif (last := there[max(there)]).run_id in found.runs and last.lane != "hub":
             yield f"run {root} has gone, and had the last event of the store"
-        elif why := kept_by(root, trees, retention, tree.at, size):
+        elif why := kept_by(
+            root, trees, retention, tree.at, size, is_shared=history.workers is not None
+        ):
             yield f"run {root} has gone, and {why}"
 
 
@@ -274,7 +276,8 @@ def _wrongly_kept(history: History, retention: Retention, at: int) -> Iterator[s
     for root, tree in trees.items():
         if not tree.is_over or root in later or last.root_run_id == root:
             continue
-        if not kept_by(root, trees, retention, at, size):
+        is_shared = history.workers is not None
+        if not kept_by(root, trees, retention, at, size, is_shared=is_shared):
             yield f"run {root} is kept, and nothing keeps it"
 
 

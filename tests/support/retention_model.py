@@ -47,15 +47,20 @@ def trees_of(events: Sequence[Event]) -> Mapping[str, OldTree]:
 
 
 def kept_by(
-    root: str, trees: Mapping[str, OldTree], retention: Retention, now: int, size: int
-) -> str:
+    root: str, trees: Mapping[str, OldTree], retention: Retention, now: int, size: int,
+    *, is_shared: bool = False,
+) -> str:  # fmt: skip
     """What keeps a tree that is over at a time (µs); empty where nothing does.
 
-    ``size`` is that of all events of the store.
+    ``size`` is that of all events of the store.  ``is_shared``: each of several processes has
+    written its ends there after a time of its own, and which came last is said by their places.
     """
     tree = trees[root]
-    mark = tree.last_at, tree.place
-    younger = sum(x.is_over and (x.last_at, x.place) > mark for x in trees.values())
+
+    def mark(x: OldTree) -> tuple[int, int]:
+        return 0 if is_shared else x.last_at, x.place
+
+    younger = sum(x.is_over and mark(x) > mark(tree) for x in trees.values())
     if retention.keep_last is not None and younger < retention.keep_last:
         return f"it is among the last {retention.keep_last}"
     is_old = retention.ended is not None and tree.last_at <= now - micros(retention.ended)

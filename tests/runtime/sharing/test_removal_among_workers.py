@@ -243,3 +243,27 @@ async def test_a_process_that_carries_channels_has_nothing_go() -> None:
     async with workers(agents, 1) as store, store.channel() as hub:
         with pytest.raises(BadValue, match="tell a worker"):
             Runtime(hub=hub, role="channel", retention=ENDED)
+
+
+async def test_that_tree_ended_last_whose_end_the_store_has_written_last() -> None:
+    @agent("nap")
+    async def nap(input: Any, ctx: Any) -> str:
+        await anyio.sleep(input)
+        return "awake"
+
+    cast = [nap, model_agent(echo_model(0.2), name="desk")]
+    async with workers(lambda: cast, 2, retention=Retention(keep_last=1)) as store:
+        late, other = store.all
+        earlier = await late.runtime.start("nap", 10)
+        later = await other.runtime.start("nap", 11)
+        await anyio.sleep(9.5)
+        late.link.cut()  # Its end is on its way for a while.
+        await later.result()
+        await anyio.sleep(1)
+        late.link.mend()
+        await earlier.result()
+        talk = await other.runtime.start("desk", "The store ends with this.")
+        await anyio.sleep(150)
+        async with store.channel() as hub:
+            roots = await hub.journal.inspect(lambda reader: {*reader.roots().values()})
+        assert roots == {earlier.run_id, talk.run_id}
