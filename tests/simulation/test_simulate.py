@@ -14,7 +14,9 @@ from support.profiles import portion
 from support.simulations import busy_day, desk, one_tool, two_users, week
 
 from hubbub import (
+    Agent,
     AgentDefinition,
+    Cron,
     PromptDefinition,
     SessionToolBinding,
     SideConfig,
@@ -444,3 +446,14 @@ def test_a_week_of_heartbeat_and_cron_takes_less_than_two_seconds() -> None:
     # Two seconds of a machine that counts to a million in 0.03 s; of a slower one, as many more.
     # It may be busy with something else, too: one of three will do.
     assert any(seconds() < 2 * max(1.0, counting() / 0.03) for _ in range(3))
+
+
+@pytest.mark.parametrize("store", get_args(StoreName))
+def test_a_world_is_not_at_rest_in_the_moment_in_which_a_schedule_fires(store: StoreName) -> None:
+    well = FunctionModel(lambda _: "all is well", latency=0.3)
+    schedules = (Cron("tick", "* * * * *", "bot", "Tick."),)
+    setup = Setup(agents=(Agent("bot", "Repeat.", model=well),), schedules=schedules)
+    for seed in range(5):  # It settles twice, and looks after a second each time.
+        history = simulate([Wait(seconds=118.0)], setup, seed=seed, store=store)
+        fires = [x for x in history.events if isinstance(x, e.ScheduleFire)]
+        assert len(fires) == 2

@@ -42,6 +42,9 @@ __all__ = ["Processes"]
 
 T = TypeVar("T")
 
+MOMENT: Final = 0.000_001
+"""Seconds in which all is done that takes no time."""
+
 EVERYTHING: Final = 1_000_000_000
 """How much the memory store keeps: a history must not lose its beginning."""
 
@@ -331,7 +334,9 @@ class Processes:
         while (left := until - clock.monotonic()) > 0:
             await anyio.sleep(min(nap, left))
             if not await self.is_busy(runtime):
-                break
+                await anyio.sleep(MOMENT)  # What is due just now may come behind this task.
+                if not await self.is_busy(runtime):
+                    break
             nap *= 2
         return True
 
