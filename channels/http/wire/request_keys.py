@@ -6,6 +6,7 @@ but for the values of variables: of those nothing is to be known, not even a dig
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -36,13 +37,19 @@ def _said(value: Any) -> Any:
     if isinstance(value, Secret):
         return ""
     if isinstance(value, Struct):
-        fields = [(x, getattr(value, x.name)) for x in msgspec.structs.fields(value)]
+        fields = [(x, getattr(value, x.name)) for x in _fields(type(value))]
         return {x.encode_name: _said(each) for x, each in fields if each != _default_of(x)}
     if isinstance(value, Mapping):
         return {name: _said(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [_said(each) for each in value]
     return value
+
+
+@cache
+def _fields(type_: type[Struct]) -> tuple[FieldInfo, ...]:
+    """Found once for each type: there may be very many messages in a body."""
+    return msgspec.structs.fields(type_)
 
 
 def _default_of(field: FieldInfo) -> Any:

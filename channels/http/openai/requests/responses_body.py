@@ -9,6 +9,7 @@ from hubbub.channels.http.openai.requests.wanted import (
     CalledFunction,
     Entry,
     WantedAnswer,
+    check_length,
     count_field,
     flag_field,
     format_of,
@@ -63,7 +64,7 @@ def read_responses(body: Mapping[str, Any], *, session_key: str, key: str) -> Wa
         reader.system.append(form)
     system = [instructions, *reader.system] if instructions.strip() else reader.system
     return WantedAnswer(
-        model=model, entries=tuple(reader.entries), instructions="\n\n".join(system),
+        model=model, entries=reader.entries, instructions="\n\n".join(system),
         tools=tools, session_key=conversation or ("" if previous else session_key),
         previous=previous, key=key, stream=flag_field(body, "stream"),
         is_background=flag_field(body, "background"),
@@ -125,12 +126,17 @@ class _Reader:
     """Reads one item of the input after the other."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self._read_so_far: list[Entry | _Speech] = []
         self.system: list[str] = []
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """What is said, in order."""
+        return tuple(x.entry() if isinstance(x, _Speech) else x for x in self._read_so_far)
 
     def read_all(self, given: object) -> None:
         if isinstance(given, str):
-            self.entries.append(Entry(role="user", text=given))
+            self._read_so_far.append(Entry(role="user", text=given))
             return
         if not isinstance(given, list):
             raise Refused(
@@ -139,6 +145,7 @@ class _Reader:
             )  # fmt: skip
         if not given:
             raise Refused(400, "'input' must hold at least one item.", param="input")
+        check_length("input", given)
         for at, item in enumerate(given):
             self._read(f"input[{at}]", object_at(f"input[{at}]", item))
 
@@ -156,7 +163,7 @@ class _Reader:
         elif kind == "function_call_output":
             call_id = text_at(f"{where}.call_id", item.get("call_id"))
             text = parts_of(f"{where}.output", item.get("output"))
-            self.entries.append(Entry(role="output", text=text, call_id=call_id))
+            self._read_so_far.append(Entry(role="output", text=text, call_id=call_id))
         elif kind not in ("reasoning", "item_reference"):
             raise Refused(
                 400, f"Items of type {str(kind)[:50]!r} are not supported here.",
@@ -172,7 +179,7 @@ class _Reader:
                 self.system.append(text)
         elif role == "user":
             parts = shown_in(f"{where}.content", content)
-            self.entries.append(Entry(role="user", text=text, parts=parts))
+            self._read_so_far.append(Entry(role="user", text=text, parts=parts))
         elif role == "assistant":
             self._say(text)
         else:
@@ -183,16 +190,43 @@ class _Reader:
 
     def _say(self, text: str) -> None:
         """Several messages in a row are what one answer said."""
-        last = self.entries[-1] if self.entries else None
-        if last is not None and last.role == "assistant" and not last.calls:
-            text = f"{last.text}\n\n{text}" if last.text else text
-            self.entries.pop()
-        self.entries.append(Entry(role="assistant", text=text))
+        speech = self._speech()
+        if speech is None or speech.calls:
+            speech = self._begin_speech()
+        speech.say(text)
 
     def _add_call(self, call: CalledFunction) -> None:
         """A call belongs to what was said before it."""
-        last = self.entries[-1] if self.entries else None
-        if last is not None and last.role == "assistant":
-            self.entries[-1] = Entry(role="assistant", text=last.text, calls=(*last.calls, call))
-        else:
-            self.entries.append(Entry(role="assistant", calls=(call,)))
+        speech = self._speech() or self._begin_speech()
+        speech.calls.append(call)
+
+    def _speech(self) -> "_Speech | None":
+        """What the assistant is saying, where it spoke last."""
+        last = self._read_so_far[-1] if self._read_so_far else None
+        return last if isinstance(last, _Speech) else None
+
+    def _begin_speech(self) -> "_Speech":
+        speech = _Speech()
+        self._read_so_far.append(speech)
+        return speech
+
+
+class _Speech:
+    """What the assistant says in a row; it grows, as each of very many items may add to it."""
+
+    __slots__ = ("_texts", "calls")
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self.calls: list[CalledFunction] = []
+
+    def say(self, text: str) -> None:
+        """Go on; what comes after nothing is a beginning."""
+        if self._texts == [""]:
+            self._texts.clear()
+        self._texts.append(text)
+
+    def entry(self) -> Entry:
+        """It as one entry."""
+        text = "\n\n".join(self._texts)
+        return Entry(role="assistant", text=text, calls=tuple(self.calls))

@@ -194,13 +194,13 @@ def extends(entries: Sequence[Entry], transcript: ClientTranscript) -> bool:
 
 def _merged(said: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """What the assistant said in a row is one message; blank space does not count."""
-    found: list[tuple[str, str]] = []
+    found: list[tuple[str, list[str]]] = []
     for role, text in said:
         text = " ".join(text.split())
         if not text or text.startswith(INSTRUCTIONS.strip()):
             continue
         if role == "assistant" and found and found[-1][0] == role:
-            found[-1] = role, f"{found[-1][1]} {text}"
+            found[-1][1].append(text)
         else:
-            found.append((role, text))
-    return found
+            found.append((role, [text]))
+    return [(role, " ".join(texts)) for role, texts in found]

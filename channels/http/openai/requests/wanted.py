@@ -14,6 +14,7 @@ from hubbub.channels.http.openai.requests.parameters import plain_parameters
 from hubbub.channels.http.openai.requests.shown import SHOWN
 from hubbub.channels.http.wire.parts import PartBody, parts_shown
 from hubbub.hub.events import GivenTool, HistoryCall, HistoryMessage
+from hubbub.hub.events.given_tools import MAX_GIVEN_TOOLS
 from hubbub.hub.values import NULL, encode_value
 
 __all__ = [
@@ -23,6 +24,10 @@ __all__ = [
 
 CONTINUE: Final = "(continue)"
 """What is said where a request ends with the words of the assistant."""
+
+MAX_ITEMS: Final = 50_000
+"""Messages, items, calls or parts in one list of a request.  A history has 10,000 messages and
+calls at most, each call with its result; the rest is for what a client sends and is left out."""
 
 MAX_NAME: Final = 512
 MAX_STOPS: Final = 16
@@ -216,14 +221,25 @@ def format_of(where: str, value: object) -> str:
     return f"Answer with JSON that fits this schema, and nothing else:\n{text}"
 
 
-def list_field(body: Mapping[str, Any], name: str) -> list[Any]:
+def list_field(body: Mapping[str, Any], name: str, *, most: int = MAX_ITEMS) -> list[Any]:
     """A list that may be left out or null."""
     found = body.get(name)
     if found is None:
         return []
     if not isinstance(found, list):
         raise _wrong_type(name, "an array", found)
+    check_length(name, found, most)
     return found
+
+
+def check_length(where: str, given: Sequence[object], most: int = MAX_ITEMS) -> None:
+    """Raise ``Refused`` for a list that is too long, in the words of OpenAI's API."""
+    if len(given) > most:
+        raise Refused(
+            400, f"Invalid '{where}': array too long. Expected an array with maximum length {most},"
+            f" but got an array with length {len(given)} instead.", param=where,
+            code="array_above_max_length",
+        )  # fmt: skip
 
 
 def object_at(where: str, value: object) -> dict[str, Any]:
@@ -249,7 +265,8 @@ def parts_of(where: str, content: object, *, shows: bool = False) -> str:
         return content
     if not isinstance(content, list):
         raise _wrong_type(where, "a string or an array of content parts", content)
-    found = []
+    check_length(where, content)
+    found: list[str] = []
     for at, part in enumerate(content):
         part = object_at(f"{where}[{at}]", part)
         kind = text_at(f"{where}[{at}].type", part.get("type"))
@@ -273,8 +290,7 @@ def tools_of(
 ) -> tuple[tuple[GivenTool, ...], tuple[str, ...]]:
     """The function tools of a request, and the types of those that it does not get."""
     found, ignored = [], []
-    tools = list_field(body, "tools")
-    for at, tool in enumerate(tools):
+    for at, tool in enumerate(list_field(body, "tools", most=MAX_GIVEN_TOOLS)):
         where = f"tools[{at}]"
         tool = object_at(where, tool)
         kind = tool.get("type")
