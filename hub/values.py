@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import accumulate
 from typing import Any, Final, Generic, TypeAlias, TypeGuard, TypeVar, get_args, get_origin
 
 import msgspec
@@ -116,8 +117,11 @@ def decode_hook(type_: type, value: object) -> object:
 MAX_NESTING: Final = 500
 """Lists and objects inside of each other.  Python's own limit depends on who calls."""
 
-_TEXT: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
-_BRACKET: Final = re.compile(rb"[][{}]")
+_TEXT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+_NO_BRACKET: Final = bytes(each for each in range(256) if each not in b"[]{}")
+_STEP: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_TOGETHER: Final = 128
+"""Brackets that are looked at together, where they cannot be too deep."""
 
 _PLAIN: Final = frozenset((str, int, float, bool))
 
@@ -192,10 +196,14 @@ def _check(value: object, encoded: bytes) -> None:
 
 def _check_nesting(encoded: bytes) -> None:
     """Raise ``ValueError`` for JSON that only a caller with more stack could read again."""
+    brackets = _TEXT.sub(b"", encoded).translate(None, _NO_BRACKET)
     depth = deepest = 0
-    for bracket in _BRACKET.findall(_TEXT.sub(b"", encoded)):
-        depth += 1 if bracket in b"[{" else -1
-        deepest = max(depth, deepest)
+    for start in range(0, len(brackets), _TOGETHER):
+        some = brackets[start : start + _TOGETHER]
+        opened = some.count(b"[") + some.count(b"{")
+        if depth + opened > MAX_NESTING:
+            deepest = max(deepest, *accumulate(map(_STEP.__getitem__, some), initial=depth))
+        depth += 2 * opened - len(some)
     if deepest > MAX_NESTING:
         raise ValueError(f"lists and objects nested {deepest:,} deep; {MAX_NESTING} at most")
 

@@ -237,7 +237,7 @@ def split_said(said: object) -> tuple[str, tuple[PartGiven, ...]] | None:
     """
     if isinstance(said, ShownPart | ContentPart):
         said = (said,)
-    if not isinstance(said, list | tuple):
+    if not isinstance(said, list | tuple) or _is_json(said):
         return None
     parts = tuple([each for each in said if isinstance(each, ShownPart | ContentPart)])
     texts = [each for each in said if isinstance(each, str)]
@@ -263,11 +263,19 @@ def has_bytes(values: Iterable[object]) -> bool:
 
 def bytes_problem(said: object) -> str:
     """Why a list of texts, parts and bytes says nothing that could be shown; empty if it may."""
-    if not isinstance(said, list | tuple) or not has_bytes(said):
+    if not isinstance(said, list | tuple) or _is_json(said) or not has_bytes(said):
         return ""
     if not any(isinstance(each, str | ShownPart | ContentPart) for each in said):
         return ""
     return "bytes beside a text are shown to nobody; give Image(…), Document(…) or Audio(…) of them"
+
+
+def _is_json(values: Iterable[object]) -> bool:
+    """Whether there are only values in them that JSON has: found in one step, of very many too."""
+    return _OF_JSON.issuperset(map(type, values))
+
+
+_OF_JSON: Final = frozenset((dict, list, str, int, float, bool, type(None)))
 
 
 def _shown_bytes(each: object) -> object:

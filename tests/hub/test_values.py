@@ -1,5 +1,6 @@
 """JSON that one caller could write, everybody can read."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +36,33 @@ def test_values_are_nested_up_to_one_limit_wherever_they_are_written(
 def test_what_is_written_in_texts_and_side_by_side_is_not_nested(texts: list[str]) -> None:
     value = [{"a": [text * 9]} for text in texts]
     assert decode_value(encode_value("input", value)) == value
+
+
+@given(st.integers(MAX_NESTING - 3, MAX_NESTING + 3), st.integers(0, 400), st.booleans())
+def test_values_side_by_side_count_once_however_deep_they_are(
+    depth: int, before: int, in_objects: bool
+) -> None:
+    """``depth`` counts the list that holds them, and themselves."""
+    inside: Any = [*([[]] * before), {}, [], 3]
+    value = [[], {}, nested(depth - 3, inside, in_objects=in_objects), []]
+    if depth > MAX_NESTING:
+        with pytest.raises(BadValue, match=f"nested {depth} deep; {MAX_NESTING} at most"):
+            encode_value("input", value)
+    else:
+        assert decode_value(encode_value("input", value)) == value
+
+
+@pytest.mark.parametrize("one", [{}, [], ["a"], {"a": 'b"[]'}])
+def test_a_value_of_very_many_parts_is_written_in_about_the_time_of_reading_it(one: Any) -> None:
+    """Going through its brackets one by one took several times as long, and others waited."""
+    value = [one] * 400_000
+    text = msgspec.json.encode(value)
+    started = time.process_time()
+    msgspec.json.decode(text)
+    to_read = time.process_time() - started
+    started = time.process_time()
+    encode_value("input", value)
+    assert time.process_time() - started < 4 * max(to_read, 0.02)
 
 
 @pytest.mark.parametrize("value", ["a\ud800", {"a": ["a\ud800"]}, {"a\ud800": 1}])
