@@ -1,7 +1,7 @@
 """``Message``: what one says to a run."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
@@ -41,9 +41,13 @@ from hubbub.hub.values import (
 )
 
 __all__ = [
-    "MAX_MESSAGE_CHARS", "Message", "Sayable", "contents_said", "opening_event",
+    "MAX_MESSAGE_CHARS", "MAX_VARIABLES", "Message", "Sayable", "contents_said", "opening_event",
     "opening_message", "session_message", "variables_of",
 ]  # fmt: skip
+
+
+MAX_VARIABLES: Final = 1_000
+"""Values of variables that one run is given; each is kept by itself."""
 
 
 class Message(Struct, metaclass=told_fields, frozen=True):
@@ -185,6 +189,8 @@ def variables_of(env: Mapping[str, str]) -> tuple[Variable, ...]:
     """Values that a run is started with; raises ``BadValue`` for what no store could keep."""
     if not isinstance(env, Mapping):
         raise BadValue("env", f"expected a mapping, not {kind_of(env)}")
+    if len(env) > MAX_VARIABLES:
+        raise BadValue("env", f"{len(env):,} values; a run is given {MAX_VARIABLES:,} at most")
     for name, value in env.items():
         check_label("env", name)  # Which one of the two is wrong may be a secret itself.
         check_key_size("env", name)

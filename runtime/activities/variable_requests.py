@@ -18,6 +18,7 @@ from hubbub.agents.turn.child_calls import ChildRequest, refusal_of_creation
 from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.errors import Closed, VariablesRefused
 from hubbub.hub.events import AgentChild, AgentComplete, Event, SessionOpen, SessionVariables
+from hubbub.hub.message import MAX_VARIABLES
 from hubbub.hub.near_misses import shown
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.receipt import Receipt
@@ -188,6 +189,9 @@ def _check_values(request_id: str, waiting: _Waiting, values: Mapping[str, str])
     required = waiting.deferred.required
     if not isinstance(values, Mapping):
         raise VariablesRefused(request_id, "value", "expected a mapping of names to texts")
+    if len(values) > MAX_VARIABLES:
+        problem = f"{len(values):,} values; a run is given {MAX_VARIABLES:,} at most"
+        raise VariablesRefused(request_id, "value", problem)
     unwanted = [readable(told_name(str(name))) for name in values if name not in required]
     if unwanted:
         problem = f"{', '.join(unwanted)} was not requested; requested: {', '.join(required)}"

@@ -1,12 +1,12 @@
 """``PartBody``: an image, a document or a recording in a body, beside the text of a message."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from msgspec import Struct
 
 from hubbub.hub.errors import BadValue
-from hubbub.hub.events.parts import Audio, Document, Image
+from hubbub.hub.events.parts import MAX_PARTS, Audio, Document, Image
 
 __all__ = ["PartBody", "parts_shown"]
 
@@ -26,9 +26,12 @@ class PartBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def parts_shown(
-    bodies: Iterable[PartBody], where: str = "parts"
+    bodies: Sequence[PartBody], where: str = "parts"
 ) -> tuple[Image | Document | Audio, ...]:
-    """The parts of a message; raises ``BadValue``, with the place of what is none."""
+    """The parts of a message; raises ``BadValue``, with the place of what is none, and for
+    more than a message has."""
+    if len(bodies) > MAX_PARTS:
+        raise BadValue(where, f"{len(bodies):,} parts; at most {MAX_PARTS} are taken")
     return tuple(_shown(each, f"{where}[{at}]") for at, each in enumerate(bodies))
 
 

@@ -119,6 +119,10 @@ async def test_bad_values_are_named_and_nothing_is_stored(ports):
             answer = await client.post(path, json={"variables": body})
             assert (answer.status_code, answer.json().get("names", [])) == (status, names), body
             assert "planted" not in answer.text
+        many = await client.post(
+            path, json={"variables": dict.fromkeys(map(str, range(5_000)), "")}
+        )
+        assert many.json()["detail"].endswith("5,000 values; a run is given 1,000 at most")
         for wrong in ({}, [], "x", {"variables": []}, {"variables": {}, "more": 1}):
             assert (await client.post(path, json=wrong)).status_code == 400
         assert (await client.get(path)).json()["missing"] == ["KEY", "SECRET_TOKEN"]

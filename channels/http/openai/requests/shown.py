@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 from hubbub.channels.http.openai.answers.refusals import Refused
 from hubbub.channels.http.wire.parts import PartBody, parts_shown
 from hubbub.hub.errors import BadValue
+from hubbub.hub.events.parts import MAX_PARTS
 
 __all__ = ["SHOWN", "shown_in"]
 
@@ -23,9 +24,11 @@ SHOWN: Final = frozenset((
 def shown_in(where: str, content: object) -> tuple[PartBody, ...]:
     """The parts of a user's content, whose types are texts (``parts_of`` has checked them).
     Raises ``Refused`` for what no model could be shown."""
-    found = []
+    found: list[PartBody] = []
     for at, part in enumerate(content if isinstance(content, list) else ()):
         if isinstance(part, dict) and part.get("type") in SHOWN:
+            if len(found) == MAX_PARTS:
+                raise _refused(where, f"at most {MAX_PARTS} of its parts are no texts")
             found.append(_part(f"{where}[{at}]", part))
     return tuple(found)
 
