@@ -118,8 +118,9 @@ def _tool_problems(tool: ListedTool) -> Iterator[str]:
     except Exception as problem:
         yield f"its schema: {problem}"
         return
+    settled: dict[str, str] = {}
     for reference in _references(schema):
-        if why := _reference_problem(schema, reference):
+        if why := _reference_problem(schema, reference, settled):
             yield f"its schema refers to {shown(reference)}, which {why}"
             return
 
@@ -136,28 +137,43 @@ def _references(part: Any) -> Iterator[str]:
             yield from _references(each)
 
 
-def _reference_problem(schema: Any, reference: str) -> str:
-    """Why no provider of a model could follow a reference of a schema; empty where it can."""
-    followed: set[str] = set()
-    while reference not in followed:
-        followed.add(reference)
-        if not reference.startswith("#"):
-            return "is elsewhere"
-        if not reference.startswith("#/"):  # All of it, or a name given somewhere in it.
-            return ""
-        part = schema
-        for key in unquote(reference[2:]).split("/"):
-            key = key.replace("~1", "/").replace("~0", "~")
-            if isinstance(part, list) and key.isdecimal() and int(key) < len(part):
-                part = part[int(key)]
-            elif isinstance(part, dict) and key in part:
-                part = part[key]
-            else:
-                return "is not there"
-        if not isinstance(part, dict) or not isinstance(part.get("$ref"), str):
-            return ""
-        reference = part["$ref"]
-    return "refers to nothing but itself"
+def _reference_problem(schema: Any, reference: str, settled: dict[str, str]) -> str:
+    """Why no provider of a model could follow a reference of a schema; empty where it can.
+
+    ``settled`` has what was found of others: each is followed once, however many lead to it.
+    """
+    followed: dict[str, None] = {}
+    problem: str | None = None
+    while problem is None:
+        if reference in followed:
+            problem = "refers to nothing but itself"
+        elif reference in settled:
+            problem = settled[reference]
+        else:
+            followed[reference] = None
+            reference, problem = _step_along(schema, reference)
+    settled.update(dict.fromkeys(followed, problem))
+    return problem
+
+
+def _step_along(schema: Any, reference: str) -> tuple[str, str | None]:
+    """The reference that a reference leads to, or why it is none, or empty for the end."""
+    if not reference.startswith("#"):
+        return "", "is elsewhere"
+    if not reference.startswith("#/"):  # All of it, or a name given somewhere in it.
+        return "", ""
+    part = schema
+    for key in unquote(reference[2:]).split("/"):
+        key = key.replace("~1", "/").replace("~0", "~")
+        if isinstance(part, list) and key.isdecimal() and int(key) < len(part):
+            part = part[int(key)]
+        elif isinstance(part, dict) and key in part:
+            part = part[key]
+        else:
+            return "", "is not there"
+    if isinstance(part, dict) and isinstance(part.get("$ref"), str):
+        return part["$ref"], None
+    return "", ""
 
 
 def _approval(server: McpServer, tool: str) -> Approval | None:

@@ -2,6 +2,7 @@
 
 import builtins
 import sys
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -63,6 +64,24 @@ def of_part(part: dict[str, Any]) -> dict[str, Any]:
 def test_a_schema_may_refer_to_itself(part: dict[str, Any]) -> None:
     found = listed(described(schema=of_part(part)))
     assert (len(found.tools), found.problems) == (1, ())
+
+
+def test_references_that_lead_to_each_other_cost_what_they_are() -> None:
+    """Each was followed to the end: 50 tools with 1,700 in a row held the event loop for 58 s."""
+
+    def seconds_for(count: int, last: dict[str, Any]) -> float:
+        row = {f"x{at}": {"$ref": f"#/$defs/x{at + 1}"} for at in range(count)}
+        parts = {"x": {"$ref": "#/$defs/x0"}, **row, f"x{count}": last}
+        schema = {**of_part({}), "$defs": parts}
+        started = time.process_time()
+        found = listed(*(described(f"a{at}", schema=schema) for at in range(20)))
+        is_refused = bool(last.get("$ref"))
+        assert (len(found.tools), len(found.problems)) == ((0, 20) if is_refused else (20, 0))
+        return time.process_time() - started
+
+    for last in ({}, {"$ref": "#/$defs/x9"}, {"$ref": "#/$defs/none"}):
+        small = seconds_for(170, last)
+        assert seconds_for(1_700, last) < 30 * max(small, 0.01)
 
 
 @pytest.mark.parametrize(
