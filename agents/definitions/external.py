@@ -88,7 +88,7 @@ def _made(
         _NOTHING if schema is None else schema, tries_patterns=checked is schema
     )
     problems += [f"schema: {each}" for each in wrong]
-    if checked is not schema:
+    if checked != schema:
         parameters, _, _ = read_schema(_NOTHING if checked is None else checked)
     if problems:
         raise DefinitionError(f"external tool {shown(name)}", problems)
