@@ -53,6 +53,12 @@ class ScheduleRecord:
         if self._is_overtaken and self._shares:
             raise Overtaken
 
+    async def check_unchanged(self) -> None:
+        """Raise ``Overtaken`` where another process has noted something."""
+        texts = await self._journal.notes(self._key)
+        if self._shares and texts.get(self._key, "") != self._text:
+            raise Overtaken
+
     async def read(self) -> ScheduleNote:
         """What is noted now."""
         texts = await self._journal.notes(self._key)

@@ -6,7 +6,8 @@
 * A fire is one commit: ``schedule:fire``, what is sent to the run (which is opened with it if
   there is none), and the note that the tick is handled.  Whatever dies before it, nothing has
   happened; after it, the tick is never fired again.
-* Ticks that passed while nothing ran, or while the machine slept, follow the schedule's misfire.
+* Ticks that passed while nothing ran, or while the machine slept, follow the schedule's misfire;
+  where that is ``"all"``, ``Backlog`` says which those are.
 * What is due when the clock was set is up to ``Past`` (see ``ticks``).
 * Schedules do not wait for one another, and what one raises is logged and stops none.
 * A schedule that waits is no task: a hundred thousand of them may.
@@ -24,8 +25,6 @@ from msgspec.structs import replace
 from hubbub.hub import events as e
 from hubbub.hub.errors import Closed, StoreFailed
 from hubbub.hub.events import Event
-from hubbub.hub.events.descriptors import CronDescriptor, HeartbeatDescriptor, encode_descriptor
-from hubbub.hub.events.identities import SCHEDULES
 from hubbub.hub.logs import log
 from hubbub.hub.store.journal import Commit, Delivery, RunInfo
 from hubbub.hub.tasks.outermost import start_in
@@ -33,8 +32,10 @@ from hubbub.hub.values import encode_value
 from hubbub.runtime.kernel.outcomes import Outcomes
 from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.schedules.alarm import MAX_NAP, Alarm
+from hubbub.runtime.schedules.backlog import Backlog, Where
 from hubbub.runtime.schedules.record import Overtaken, ScheduleRecord
 from hubbub.runtime.schedules.removed import RemovedSchedule, outcome_of
+from hubbub.runtime.schedules.schedule_run import ScheduleRun
 from hubbub.runtime.schedules.schedules import (
     Cron,
     Heartbeat,
@@ -63,6 +64,9 @@ __all__ = ["Scheduler"]
 
 MAX_CAUGHT_UP: Final = 1_000
 """Missed ticks that ``misfire="all"`` fires; older ones are skipped."""
+
+ELSEWHERE: Final = 1.0
+"""Seconds after which it is looked again what another process has come to."""
 
 
 class Scheduler:
@@ -156,7 +160,6 @@ class _Served:
         record: ScheduleRecord,
         now: int,
     ) -> None:
-        self._definitions = services.definitions
         self._phase = services.phase
         self._outcomes = outcomes
         self._hub = services.hub
@@ -165,18 +168,14 @@ class _Served:
         self._schedule = schedule
         self._uid = schedule.uid
         self._agent = agent_of(schedule)
-        self._descriptor = encode_descriptor(
-            HeartbeatDescriptor()
-            if isinstance(schedule, Heartbeat)
-            else CronDescriptor(id=schedule.uid)
-        )
+        self._run = ScheduleRun(services, schedule)
         self._record = record
-        self._identity = bytes(self._descriptor).decode()
         self._ticks = ticks
         note = kept or ScheduleNote()
         self._note = note_of(schedule, note)
         self._watching: anyio.CancelScope | None = None
         self._past = past_of(self._note, now)
+        self._backlog = Backlog(now)
         planned = self._note.expression, self._note.timezone
         self._begins = is_first_seen(self._note) or (note.expression, note.timezone) != planned
         """Whether its time, as it is planned now, begins only here."""
@@ -199,6 +198,10 @@ class _Served:
     def _go_on(self) -> None:
         start_in(self._group, self._serve(), steady=True)
 
+    def _woken(self, coming: int | None) -> None:
+        self._backlog.woken(coming, self._clock.now())
+        self._go_on()
+
     async def _serve(self) -> None:
         """Handle what is due, and have the alarm call for the next tick."""
         while not self._hub.is_closed:
@@ -208,7 +211,7 @@ class _Served:
                 due = self._ticks.due(self._past, now, keep=MAX_CAUGHT_UP + 1)
                 if not due.ticks:
                     coming = self._ticks.coming(self._past)
-                    self._alarm.call(self._past.at, coming, self._go_on)
+                    self._alarm.call(self._past.at, coming, partial(self._woken, coming))
                     return
                 await self._handle(due, now)
             except Overtaken:
@@ -218,10 +221,12 @@ class _Served:
                     return  # Woken as the runtime was left: the next boot goes on.
                 log.error("schedule.failed", schedule=self._uid, exc_info=error)
                 await self._clock.sleep(MAX_NAP)
+                self._backlog.driven(self._clock.now())
 
     def _look(self) -> int:
         """What the clock shows; if it was set, where the schedule is now goes on record."""
         now = self._clock.now()
+        self._backlog.looked(now)
         past = self._past.seen(now)
         if past != self._past:  # Else each restart would put a beat off.
             self._past = past
@@ -232,45 +237,91 @@ class _Served:
 
     async def _handle(self, due: Missed, now: int) -> None:
         """One tick that is due is fired; several, or one that is late, were missed."""
-        is_late = now - due.ticks[-1] > ON_TIME
-        if due.count == 1 and not is_late:
-            await self._fire(due.ticks[0])
-            return
-        match self._schedule.misfire:
-            case "skip" if is_late:
-                await self._skip(due.ticks[-1], "missed", due.count)
-            case "skip" | "latest":
-                await self._fire(due.ticks[-1], due.ticks[:-1], due.count - 1)
-            case "all":
-                await self._fire_all(due.ticks, due.count)
-            case _:
-                assert_never(self._schedule.misfire)
+        misfire = self._schedule.misfire
+        last, is_late = due.ticks[-1], now - due.ticks[-1] > ON_TIME
+        if misfire == "all":
+            await self._handle_each(due, now)
+        elif misfire == "skip" and is_late:
+            await self._skip(last, "missed", due.count)
+        elif await self._run.at_work(self._note.run_id) is not None:
+            await self._skip(last, "busy", due.count)
+        else:
+            await self._fire(last, due.ticks[:-1], due.count - 1)
 
-    async def _fire_all(self, ticks: tuple[int, ...], count: int) -> None:
-        """Fire one missed tick after the other; what is due meanwhile comes while it is busy."""
-        if len(ticks) > MAX_CAUGHT_UP:
-            await self._skip(ticks[0], "missed", count - MAX_CAUGHT_UP)
-        for tick in ticks[-MAX_CAUGHT_UP:]:
-            while run_id := await self._busy_run():
-                await self._outcomes.result(run_id)
+    async def _handle_each(self, due: Missed, now: int) -> None:
+        """Fire each tick, but for those that come while the run is at work."""
+        run = await self._run.at_work(self._note.run_id)
+        self._backlog.waited(now, self._clock.now())
+        where: Where = "nowhere" if run is None else "here" if self._owns(run) else "elsewhere"
+        match self._backlog.judge(due, now, where):
+            case "make up":
+                await self._make_up(due)
+            case "fire":
+                await self._fire(due.ticks[0])
+            case "pass over":
+                await self._skip(due.ticks[-1], "busy", due.count)
+            case "wait briefly":
+                assert run is not None
+                left = due.ticks[0] + ON_TIME - now
+                with anyio.move_on_after(left / 1_000_000):
+                    await self._outcomes.result(run.run_id)
+            case "wait":
+                assert run is not None
+                if await self._is_driven_elsewhere(run):
+                    await self._pass_over_busy(run.run_id)
+            case unknown:
+                assert_never(unknown)
+
+    async def _make_up(self, due: Missed) -> None:
+        """Fire one missed tick after the other."""
+        if len(due.ticks) > MAX_CAUGHT_UP:
+            await self._skip(due.ticks[0], "missed", due.count - MAX_CAUGHT_UP)
+        missed = self._backlog.missed(due)[-MAX_CAUGHT_UP:]
+        is_free = await self._run.at_work(self._note.run_id) is None
+        for tick in missed:
+            while (run := await self._run.at_work(self._note.run_id)) is not None:
+                if self._owns(run):
+                    await self._outcomes.result(run.run_id)
+                else:
+                    await self._is_driven_elsewhere(run)
             if self._look() < tick:
                 return  # The clock was set back: what is left is still to come.
             await self._fire(tick)
+        self._backlog.made_up(len(missed) + (not is_free))
+
+    def _owns(self, run: RunInfo) -> bool:
+        return self._hub.share.owns(run.root_run_id)
+
+    async def _is_driven_elsewhere(self, run: RunInfo) -> bool:
+        """Wait until a run is free again; whether another process has driven it until then.
+
+        Raises ``Overtaken`` as soon as another process has handled the tick.
+        """
+        while (now := await self._run.at_work(run.run_id)) is not None:
+            if self._owns(now):
+                # Until now nobody did, or somebody who has left what was due to others.
+                self._backlog.driven(self._look())
+                return False
+            await self._record.check_unchanged()
+            await self._clock.sleep(ELSEWHERE)
+        return True
+
+    async def _pass_over_busy(self, run_id: str) -> None:
+        """Pass over what came while the last session was at work in another process."""
+        began, ended = await self._run.last_session(run_id)
         now = self._look()
-        meanwhile = self._ticks.due(self._past, now, keep=1)
-        if meanwhile.ticks:
-            await self._skip(meanwhile.ticks[-1], "busy", meanwhile.count)
+        self._backlog.driven(min(began, now))
+        due = self._ticks.due(self._past, min(ended, now), keep=MAX_CAUGHT_UP + 1)
+        if due.ticks and not self._backlog.missed(due):
+            await self._skip(due.ticks[-1], "busy", due.count)
 
     # ── firing ───────────────────────────────────────────────────────────────────────────────
 
     async def _fire(self, tick: int, passed: tuple[int, ...] = (), count: int = 0) -> None:
         """Handle ``tick``, and ``count`` before it that are passed over."""
-        if await self._busy_run():
-            await self._skip(tick, "busy", count + 1)
-            return
-        live = await self._hub.journal.find(self._identity, "descriptor")
+        live = await self._hub.journal.find(self._run.identity, "descriptor")
         is_anew = bool(live) and self._note.run_agent not in ("", self._agent)
-        opening, message = self._mail(tick)
+        opening, message = self._run.mail(tick)
         deliveries = (opening,) if message is None else (opening, message)
         if is_anew:  # The schedule is another agent's now: it begins a run of its own.
             why = e.SessionClose(reason=f"the schedule {self._uid!r} has another agent now")
@@ -292,36 +343,6 @@ class _Served:
         )  # fmt: skip
         await self._commit(events, deliveries)
         self._fired(opening, deliveries[-1])
-
-    def _mail(self, tick: int) -> tuple[Delivery, Delivery | None]:
-        """What finds or opens the run, and what is said to it where the opening does not say it.
-
-        A heartbeat is a reset, also for a run that has just been opened; a code agent,
-        which has no context to forget, gets its batch as its input.
-        """
-        key = f"{self._uid}@{tick}"
-        is_beat = isinstance(self._schedule, Heartbeat)
-        resets = is_beat and not self._definitions.agent(self._agent).is_code
-        opening = self._hub.delivery(
-            e.SessionOpen(
-                open_agent=self._agent,
-                input_json=encode_value("prompt", None if resets else self._schedule.prompt),
-                correlation_id=key,
-                descriptor_json=self._descriptor,
-            ),
-            to="",
-        )
-        opening.touches = False
-        if resets:
-            reset = e.SessionReset(message=self._schedule.prompt)
-            message = self._hub.delivery(reset, to=self._identity, by="descriptor")
-            message.source, message.key = SCHEDULES, key
-            return opening, message
-        opening.source, opening.key = SCHEDULES, key
-        assert opening.new is not None and isinstance(opening.new.found, e.SessionMessage)
-        found = replace(opening.new.found, source=SCHEDULES, key=key)
-        opening.new = replace(opening.new, found=found)
-        return opening, None
 
     def _fired(self, opening: Delivery, said: Delivery) -> None:
         """The fire is on record: see to its outcome."""
@@ -349,21 +370,6 @@ class _Served:
             at=self._clock.now(),
         )  # fmt: skip
 
-    async def _busy_run(self) -> str:
-        """The schedule's run, if it is at work; a run whose agent is missing does not count.
-
-        The last one counts until it has ended, also when its key is free again already.
-        """
-        journal = self._hub.journal
-        await journal.flush()
-        found = await journal.find(self._identity, "descriptor")
-        for run_id in dict.fromkeys((*found, self._note.run_id)):
-            info = await journal.info(run_id)
-            known = self._definitions.names
-            if info is not None and _is_at_work(info) and info.agent in known:
-                return run_id
-        return ""
-
     # ── the record ───────────────────────────────────────────────────────────────────────────
 
     def _handled(self, tick: int, *, leaps: bool) -> None:
@@ -376,8 +382,10 @@ class _Served:
         commit = Commit(events=events, deliveries=deliveries)
         self._record.add_to(commit, self._as_text())
         commit.after = lambda _commit: done.set()
+        since = self._clock.now()
         self._hub.pipeline.submit(commit)
         await done.wait()
+        self._backlog.waited(since, self._clock.now())
         self._record.check(commit)
         if commit.error:
             raise StoreFailed(self._hub.journal.name, commit.error)
@@ -422,9 +430,3 @@ class _Served:
                 self._note, outcome=outcome, reason=reason, finished_at=self._clock.now()
             )
             self._write_note()
-
-
-def _is_at_work(info: RunInfo) -> bool:
-    if info.status == "parked":
-        return info.waiting > 0
-    return info.status != "ended"

@@ -9,7 +9,9 @@ Rules
 -----
 * A schedule has one run at a time, an agent of its own that is found again after a restart; after
   that run has ended the next tick makes a new one.
-* A tick while its run is at work is passed over, and that is on record.
+* A tick while its run is at work is passed over, and that is on record.  With ``misfire="all"``
+  the run must be driven meanwhile: not so between the death of its process and the moment in which
+  another one takes over (see ``backlog``).
 * A fire is recorded before it has any effect, and never happens twice.
 * The clock may be set.  A heartbeat continues at most ``interval`` after that was noticed, which
   takes a minute at the most.  A cron goes by the new time at once, except for local times that have

@@ -8,7 +8,7 @@ The same seed draws the same, forever as long as nothing in here changes.
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from msgspec import Struct, structs
 from simulation.aging import aging_steps, drawn_retention, prune_at_rest
@@ -36,6 +36,7 @@ from hubbub.hub.events.descriptors import (
     HeartbeatDescriptor,
     descriptor_of_key,
 )
+from hubbub.runtime.schedules import Misfire
 from hubbub.runtime.simulation import (
     ChannelFault,
     ClockJump,
@@ -92,6 +93,7 @@ class Drawn(Struct, frozen=True, kw_only=True):
     store: StoreName = "memory"
     workers: int | None = None
     has_schedules: bool = False
+    misfire: Misfire = "latest"
     has_more: bool = False
     has_raisers: bool = False
     provided: tuple[int, ...] = ()
@@ -134,6 +136,7 @@ def drawn(seed: int) -> Drawn:
         faults = (*faults, *_crashes(random, 12, random.randint(4, 9)))
     world = Drawn(
         seed=seed, store=random.choice(STORES), has_schedules=has_schedules, options=options,
+        misfire=Random(f"misfire {seed}").choice(get_args(Misfire)),
         steps=steps, faults=faults, whispers=_whispers(random, len(steps)),
         named=_named(Random(f"named {seed}"), len(steps)),
         hostile=_hostile(seed, len(steps)),
@@ -362,6 +365,7 @@ def lived(world: Drawn) -> History:
     """Live it, and check it; raises ``SimulationFailed``."""
     own = OwnWorld(
         has_schedules=world.has_schedules,
+        misfire=world.misfire,
         has_more=world.has_more,
         has_raisers=world.has_raisers,
         has_hooks=world.has_hooks,

@@ -11,13 +11,15 @@ from hubbub.agents.model import ModelRequest, UserMessage
 from hubbub.hub import events as e
 from hubbub.hub.events import Event
 from hubbub.hub.events.descriptors import Descriptor, SubagentDescriptor
+from hubbub.runtime.simulation import ClockJump
 from hubbub.runtime.simulation.story.history import History
 
 __all__ = [
-    "LAST_QUESTION", "SECRET", "accepted_once", "ended_below", "fired_once", "guilty_alone",
+    "CRON", "LAST_QUESTION", "SECRET", "accepted_once", "ended_below", "fired_once", "guilty_alone",
     "heard_program", "idle_children_shown_idle", "one_agent_each", "prompts_end_once",
     "raised_alone",
-    "replies_have_outcomes", "secrets_kept", "spawned_results_told", "untold_gaps",
+    "replies_have_outcomes", "secrets_kept", "spawned_results_told",
+    "ticks_accounted_for", "untold_gaps",
 ]  # fmt: skip
 
 SECRET: Final = "hush-hush-5b1e"
@@ -26,6 +28,11 @@ SECRET: Final = "hush-hush-5b1e"
 LAST_QUESTION: Final = "last"
 """The label of what is said when everything is at rest."""
 
+
+CRON: Final = "tick"
+"""The cron of the world, each minute."""
+
+_MINUTE: Final = 60_000_000
 
 _CLOSING: Final = (e.SessionTerminate, e.SessionClose, e.AgentComplete)
 
@@ -86,6 +93,21 @@ def fired_once(history: History) -> Iterator[str]:
             yield f"{event.schedule}: {event.type} ({event.id}) of a tick fired by {fired[tick]}"
         elif isinstance(event, e.ScheduleFire):
             fired[tick] = event.id
+
+
+def ticks_accounted_for(history: History) -> Iterator[str]:
+    """Each tick of a cron is fired or passed over, unless somebody sets the clock (P-07)."""
+    if any(isinstance(fault, ClockJump) for fault in history.faults):
+        return
+    kinds = e.ScheduleFire | e.ScheduleSkip
+    found = [x for x in history.events if isinstance(x, kinds) and x.schedule == CRON]
+    counts = [x.count if isinstance(x, e.ScheduleSkip) else 1 for x in found]
+    if not found:
+        return
+    first = min(x.tick - (count - 1) * _MINUTE for x, count in zip(found, counts, strict=True))
+    come = (max(x.tick for x in found) - first) // _MINUTE + 1
+    if come != sum(counts):
+        yield f"{CRON}: of {come} ticks {sum(counts)} were fired or passed over"
 
 
 def secrets_kept(history: History) -> Iterator[str]:

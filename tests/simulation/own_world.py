@@ -47,6 +47,7 @@ from simulation.kept import lanes_sound
 from simulation.lasting import MATE, mate
 from simulation.limited import limits_of_turns
 from simulation.own_invariants import (
+    CRON,
     SECRET,
     accepted_once,
     ended_below,
@@ -60,6 +61,7 @@ from simulation.own_invariants import (
     replies_have_outcomes,
     secrets_kept,
     spawned_results_told,
+    ticks_accounted_for,
     untold_gaps,
 )
 from simulation.raisers import RAISED, RAISERS, thrower
@@ -83,6 +85,7 @@ from hubbub import (
 from hubbub.agents.model import AssistantMessage, ModelReply, ModelRequest, ToolCall
 from hubbub.hub.events import Event
 from hubbub.runtime.models.scripted import Fault, FunctionModel, call, reply
+from hubbub.runtime.schedules import Misfire
 from hubbub.runtime.simulation import INVARIANTS, Invariant, Setup
 from hubbub.runtime.simulation.injection.plan import Plan
 from hubbub.runtime.simulation.story.history import History
@@ -106,6 +109,8 @@ class OwnWorld(Struct, kw_only=True):
     """The agents, anew for each world, and what the watchers among them were told."""
 
     has_schedules: bool = False
+    misfire: Misfire = "latest"
+    """What becomes of the ticks of its cron that are missed."""
     has_more: bool = False
     """Whether its agents can start children by code, and kill their process."""
     has_raisers: bool = False
@@ -142,7 +147,8 @@ class OwnWorld(Struct, kw_only=True):
         schedules: tuple[Cron | Heartbeat, ...] = ()
         if self.has_schedules:
             beat = Heartbeat("keeper", [spoken("beat", [["note"], ["say"]])], interval=90)
-            cron = Cron("tick", "* * * * *", "timed", spoken("tick", [["look"], ["say"]]))
+            tick = spoken("tick", [["look"], ["say"]])
+            cron = Cron(CRON, "* * * * *", "timed", tick, misfire=self.misfire)
             schedules = (cron, beat)
         model = FunctionModel(_answer, name="obeys", latency=self.latency)
         more = (hire, fetch, self._die()) if self.has_more else ()
@@ -206,9 +212,9 @@ class OwnWorld(Struct, kw_only=True):
                 yield from untold_gaps(history, told)
 
         own = (
-            gaps_told, accepted_once, fired_once, one_agent_each, secrets_kept, ended_below,
-            prompts_end_once, replies_have_outcomes, idle_children_shown_idle, lanes_sound,
-            ended_in_time, words_have_effect,
+            gaps_told, accepted_once, fired_once, ticks_accounted_for, one_agent_each, secrets_kept,
+            ended_below, prompts_end_once, replies_have_outcomes, idle_children_shown_idle,
+            lanes_sound, ended_in_time, words_have_effect,
             *((guilty_alone, spawned_results_told) if self.has_more else ()),
             *((raised_alone, spawned_results_told) if self.has_raisers else ()),
             *(hooked_invariants(self.hooked) if self.has_hooks else ()),
