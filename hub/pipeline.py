@@ -53,7 +53,7 @@ from hubbub.hub.logs import log
 from hubbub.hub.ports import Ports
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.store.cursor import cursor_behind, cursor_of
-from hubbub.hub.store.journal import OVERTAKEN, Commit, Journal, RequestKey
+from hubbub.hub.store.journal import OVERTAKEN, Commit, Journal, RefusalOfFiles, RequestKey
 from hubbub.hub.store.journal import Addressing as By
 from hubbub.hub.task_host import TaskHost
 from hubbub.hub.texts import check_label
@@ -234,13 +234,13 @@ class Pipeline:
     def deliver(
         self, event: InLane, done: Callable[[], None] | None = None, *, to: str | None = None,
         by: By = "run", request: RequestKey | None = None, contents: Contents | None = None,
-        is_checked: bool = False,
+        refuse: RefusalOfFiles | None = None, is_checked: bool = False,
     ) -> Receipt:  # fmt: skip
         """Put an event, with the ``contents`` of its parts, into the inbox of whom ``to`` and
-        ``by`` name, or the event itself.  The receipt tells what became of it; what is rejected, as
-        all is from ``close`` on, and somebody counts on is a dead letter.  ``done`` is called
-        then, too.  Raises as ``check``; not where that ``is_checked``, and nothing was awaited
-        since."""
+        ``by`` name, or the event itself, unless ``refuse`` says why not, of its files.  The receipt
+        tells what became of it; what is rejected, as all is from ``close`` on, and somebody counts
+        on is a dead letter.  ``done`` is called then, too.  Raises as ``check``; not where that
+        ``is_checked``, and nothing was awaited since."""
         receipt = Receipt()
         if self.is_closed:
             receipt.settle("rejected", "hub closed")
@@ -254,6 +254,7 @@ class Pipeline:
             check_label(ARGUMENTS.get(by, "run_id"), to)
         delivery = self.addressing.delivery(event, to=to, by=by)
         delivery.request, delivery.contents = request, contents
+        delivery.refusal_of_files = refuse or delivery.refusal_of_files
         if delivery.needs:
             delivery.refusal_of_contents = self.contents.refusal(delivery.needs, contents or {})
         receipt.run_id, receipt.key = delivery.to, delivery.key

@@ -13,6 +13,7 @@ takes a runtime:
 
 A file that is sent comes as a message that triggers no turn: the run has it as soon as it takes
 what waits, under this name, or under the next free one where it has made such a file meanwhile.
+Whether the name is free the store decides: of several that come at once, the first one has it.
 """
 
 import hashlib
@@ -23,6 +24,7 @@ import msgspec
 
 from hubbub.agents.state.area import (
     MAX_FILES,
+    new_file_problem,
     place_problem,
     without_root,
 )
@@ -44,6 +46,7 @@ from hubbub.runtime.activities.other_runs import LookAt
 from hubbub.runtime.activities.variable_requests import PendingVariables, pending, provide
 from hubbub.runtime.finding.finder import Finder
 from hubbub.runtime.kernel.services import Services
+from hubbub.runtime.supervision.named_files import NamedFiles
 
 __all__ = ["RuntimeAnswers"]
 
@@ -51,7 +54,7 @@ SetLimits: TypeAlias = Callable[[str, Limits | None], Awaitable[Receipt]]
 """``RunAccess.limit``."""
 
 SOURCE = "files"
-"""The source of files that are sent: by it and by name and content they are the same again."""
+"""The source of files that are sent."""
 
 
 class RuntimeAnswers:
@@ -65,6 +68,7 @@ class RuntimeAnswers:
         self._hub = services.hub
         self._look_at = look_at
         self._limit = limit
+        self._named_files = NamedFiles(services.definitions)
 
     async def answer(self, question: str, given: object = None) -> Any:
         """The answer, as JSON has it, but for contents and receipts.
@@ -126,23 +130,28 @@ class RuntimeAnswers:
             raise LimitExceeded("bytes of a file", MAX_FILE_BYTES, "send several files")
         info = await self._finder.run(run_id)
         digest = await self._hub.ports.own_offload.run(lambda: hashlib.sha256(content).hexdigest())
-        files = await self._finder.answer(f"files {run_id}")
-        for each in files:
-            if each["path"] == name:
-                if each["digest"] == digest:
-                    return Receipt("duplicate", run_id=run_id)
-                raise CallerError(f"there is another file {name!r}; choose another name")
-        if problem := place_problem({each["path"] for each in files}, name):
+        files = await self._digests(run_id)
+        if files.get(name) == digest:
+            return Receipt("duplicate", run_id=run_id)
+        if problem := place_problem(files, name):
             raise BadPath(path, f"{problem}; choose another name")
-        if len(files) >= MAX_FILES:
+        if name not in files and len(files) >= MAX_FILES:
             raise LimitExceeded("files of a run", MAX_FILES, "have its agent delete some")
+        if problem := new_file_problem(files, name):
+            raise CallerError(problem)
         await self._hub.ports.blobs.put(info.root_run_id, digest, content)
         ref = FileRef(path=name, digest=digest, size=len(content))
-        key = hashlib.sha256(f"{name}\0{digest}".encode()).hexdigest()
-        message = SessionMessage(
-            files=(ref,), silent=True, triggers=False, source=SOURCE, key=key
-        )  # fmt: skip
-        return await self._hub.pipeline.deliver(message, to=run_id)
+        message = SessionMessage(files=(ref,), silent=True, triggers=False, source=SOURCE)
+        refuse = self._named_files.refusal_of_new(name)
+        receipt = await self._hub.pipeline.deliver(message, to=run_id, refuse=refuse)
+        if receipt.rejected and (await self._digests(run_id)).get(name) == digest:
+            return Receipt("duplicate", run_id=run_id)  # It was sent twice at once.
+        return receipt
+
+    async def _digests(self, run_id: str) -> dict[str, str]:
+        """By name: the files that the run has, or will have when it takes what waits."""
+        found = await self._finder.answer(f"files {run_id}") or ()
+        return {each["path"]: each["digest"] for each in found}
 
 
 def _values(given: object) -> dict[str, str]:

@@ -39,6 +39,7 @@ __all__ = [
     "key_problem",
     "marked",
     "named",
+    "new_file_problem",
     "parts_of_files",
     "place_files",
     "place_files_again",
@@ -47,6 +48,7 @@ __all__ = [
     "with_file",
     "with_files",
     "with_key",
+    "with_waiting",
     "without_root",
 ]
 
@@ -78,6 +80,18 @@ def place_problem(files: Collection[str], path: str) -> str:
     inside = f"{path}/"
     if any(name.startswith(inside) for name in files):
         return "it is a folder, which has files"
+    return ""
+
+
+def new_file_problem(files: Collection[str], path: str) -> str:
+    """Why no file of that name can be sent to who has ``files``, or will have them; empty where
+    one can."""
+    if path in files:
+        return f"there is another file {path!r}; choose another name"
+    if problem := place_problem(files, path):
+        return f"no file can be named {path!r}: {problem}; choose another name"
+    if len(files) >= MAX_FILES:
+        return f"the run has {MAX_FILES:,} files, as many as it may; have its agent delete some"
     return ""
 
 
@@ -167,6 +181,18 @@ def with_files(area: Area, placed: Iterable[FileRef]) -> Area:
     files = dict(area.files)
     files.update((ref.path, ref) for ref in placed)
     return structs.replace(area, files=files)
+
+
+def with_waiting(area: Area, waiting: Iterable[object], *, is_code: bool) -> Area:
+    """The area as it is when its run has taken what waits.
+
+    Code has the files of a message that it reads, which waits on until it is done with it.
+    """
+    place = place_files_again if is_code else place_files
+    for item in waiting:
+        if files := getattr(item, "files", ()):
+            area = with_files(area, place(area, files))
+    return area
 
 
 def marked(area: Area, paths: Iterable[str]) -> tuple[str, ...]:

@@ -74,7 +74,8 @@ async def check_taken_items_leave_the_inbox(make_journal: MakeJournal) -> None:
 
 
 async def check_refusal_of_files_sees_the_run(make_journal: MakeJournal) -> None:
-    """Who is asked about the files of a message gets the own lane and what waits, as of then."""
+    """Who is asked about the files of a message gets the own lane and what waits, as of then; also
+    of one that names none."""
     asked: list[tuple[str, int, int]] = []
 
     def refuse(agent: str, names: Sequence[str], lane: Iterable[Event], waiting: object) -> str:
@@ -85,12 +86,12 @@ async def check_refusal_of_files_sees_the_run(make_journal: MakeJournal) -> None
     async with open_journal(make_journal) as journal:
         await open_run(journal, A_RUN)
         await write(journal, A_RUN, 0, AgentStatus(), taken=(1,))
-        for name in ("none.txt", "a.txt", "b.txt"):
-            delivery = Delivery(SessionMessage(content="x", attachments=(name,)), A_RUN)
+        for names in (("none.txt",), ("a.txt",), ("b.txt",), ()):
+            delivery = Delivery(SessionMessage(content="x", attachments=names), A_RUN)
             delivery.refusal_of_files = refuse
             await deliver(journal, delivery)
-            assert delivery.outcome == ("rejected" if name == "none.txt" else "accepted")
-        assert asked == [("echo", 1, 0), ("echo", 1, 0), ("echo", 1, 1)]
+            assert delivery.outcome == ("rejected" if "none.txt" in names else "accepted")
+        assert asked == [("echo", 1, waiting) for waiting in (0, 0, 1, 2)]
 
 
 async def check_deduplication(make_journal: MakeJournal) -> None:

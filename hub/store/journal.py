@@ -105,8 +105,8 @@ class RequestKey(Struct, frozen=True):
 
 
 RefusalOfFiles: TypeAlias = Callable[[str, Sequence[str], Iterable[Event], Iterable[InLane]], str]
-"""Of an agent, names of files, the own lane of a run and what waits for it: why a message cannot
-name these, for the run has no such file.  Empty where it has them all."""
+"""Of an agent, the files that a message names, the own lane of a run and what waits for it: why
+the message cannot come, for the run has no such file, or has one that the message brings."""
 
 
 class Delivery(Struct, eq=False):
@@ -130,7 +130,8 @@ class Delivery(Struct, eq=False):
     """Refused as ``agent gone`` by a run that is none of these agents'."""
     request: RequestKey | None = None
     refusal_of_files: RefusalOfFiles | None = None
-    """Why a run cannot be sent what names these files; asked of what is a message."""
+    """Why a run cannot be sent what names or brings these files; asked of what is a message, where
+    the store decides, in whichever thread that is."""
     needs: Sequence[FileRef | ContentPart] = ()
     """What the event names that has a content; of one that comes from outside."""
     refusal_of_contents: Callable[[str], str] | None = None

@@ -306,7 +306,7 @@ class Ledger(Generic[R]):
                 return
             if not judge(row, delivery, self._known(row, delivery) if delivery.key else None):
                 return
-            if delivery.refusal_of_files is not None and self._lacks_files(row, delivery):
+            if delivery.refusal_of_files is not None and self._is_refused_for_files(row, delivery):
                 return
             refuse = delivery.refusal_of_contents
             if refuse is not None and is_refused(delivery, refuse(row.root_run_id)):
@@ -369,10 +369,10 @@ class Ledger(Generic[R]):
         known = self.writes.accepted.get((row, delivery.source, delivery.key))
         return known or self._rows.known(row, delivery.source, delivery.key)
 
-    def _lacks_files(self, row: R, delivery: Delivery) -> bool:
-        """Refuse a message that names files which the run does not have."""
+    def _is_refused_for_files(self, row: R, delivery: Delivery) -> bool:
+        """Refuse a message for the files that it names or brings."""
         said, refuse = delivery.event, delivery.refusal_of_files
-        if refuse is None or not isinstance(said, SessionMessage) or not said.attachments:
+        if refuse is None or not isinstance(said, SessionMessage):
             return False
         kept = self._rows.own_lane(row)
         new = (events for of, events in self.writes.events if of is row)

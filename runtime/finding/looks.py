@@ -10,9 +10,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from hubbub.agents.state.area import NO_AREA, named, place_files, with_files
+from hubbub.agents.state.area import NO_AREA, named, with_files, with_waiting
 from hubbub.hub.errors import BadValue, NoSuchFile, OperatorError
-from hubbub.hub.events import FileRef, SessionMessage
+from hubbub.hub.events import FileRef
 from hubbub.hub.store.reader import StoreReader, decoded
 from hubbub.runtime.inspection.as_test import recorded_test
 from hubbub.runtime.inspection.prompts import open_prompts
@@ -93,12 +93,11 @@ def find_file(store: StoreReader, run_id: str, path: str) -> FoundFile | None:
 
 def _files(store: StoreReader, run_id: str) -> list[tuple[FileRef, FoundFile]]:
     """The files of a run, and those that wait in its inbox under the names they will get."""
-    area = with_files(NO_AREA, replay(store, run_id).files)
+    replayed = replay(store, run_id)
+    area = with_files(NO_AREA, replayed.files)
     own = dict(area.files)
-    for row in store.waiting(run_id):
-        item = decoded(store, row.position, row.body)
-        if isinstance(item, SessionMessage) and item.files:
-            area = with_files(area, place_files(area, item.files))
+    waiting = (decoded(store, row.position, row.body) for row in store.waiting(run_id))
+    area = with_waiting(area, waiting, is_code=replayed.kind == "code")
     return [
         (ref, FoundFile(path=path, size=ref.size, digest=ref.digest, waits=path not in own))
         for path, ref in sorted(area.files.items())
