@@ -7,12 +7,13 @@ Rules
 -----
 * Nothing that comes from outside reaches a terminal as it is: every control character but tab
   and newline is made visible, so no text can move the cursor, change colours or retitle the
-  window.  Escape codes are written here only.
+  window; and so is what turns the direction of writing or breaks a line otherwise.  A pipe gets
+  the same: behind ``| tee`` there is a terminal.  Escape codes are written here only.
 * What is said breaks between words where a line is full.
 * A line that comes while a sentence is being written waits for the end of that line.
 * Before anything is written the prompt is erased; the owner of the screen shows it again.
-* A *plain* screen (a pipe on either end) is written answers and nothing else, unchanged if it is
-  no terminal; trouble goes to its ``write_aside``, and the rest nowhere.
+* A *plain* screen (a pipe on either end) is written answers and nothing else; trouble goes to its
+  ``write_aside``, and the rest nowhere.
 """
 
 from collections.abc import Sequence
@@ -41,12 +42,15 @@ _CODES: Final[dict[str, str]] = {
 _RESET: Final = "\x1b[0m"
 _ERASE: Final = "\r\x1b[K"
 
-# C0 and DEL become their control pictures, C1 (the 8-bit escapes) the replacement character; a
-# carriage return goes without a trace, so that the halves of "\r\n" may come apart.
+# C0 and DEL become their control pictures, C1 (the 8-bit escapes) and what acts on the layout the
+# replacement character, but for what joins letters and emoji; a carriage return goes without a
+# trace, so that the halves of "\r\n" may come apart.
 _VISIBLE: Final[dict[int, int | None]] = {
     **{code: 0x2400 + code for code in range(0x20)},
     0x7F: 0x2421,
     **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
+    **dict.fromkeys((0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F)), 0xFFFD),
+    **dict.fromkeys((*range(0x2066, 0x2070), *range(0xFFF9, 0xFFFC)), 0xFFFD),
     ord("\r"): None,
     ord("\n"): ord("\n"),
     ord("\t"): ord("\t"),
@@ -82,7 +86,8 @@ class Writer(Protocol):
 
 
 def neutralise(text: str) -> str:
-    """``text`` without power over a terminal: control characters made visible, newlines kept."""
+    """``text`` without power over a terminal: control characters, and what acts on the layout, made
+    visible; tabs and newlines kept."""
     return text.translate(_VISIBLE)
 
 
@@ -128,8 +133,7 @@ class Screen:
 
     def say(self, text: str) -> None:
         """Write a piece of what is said; ``end_saying`` ends it."""
-        if self._writer.is_terminal:
-            text = neutralise(text)
+        text = neutralise(text)
         if not text:
             return
         self._hide_prompt()

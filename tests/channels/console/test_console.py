@@ -353,7 +353,7 @@ async def test_what_happens_while_a_sentence_is_written_waits_for_its_end(conver
 
 
 async def test_nothing_from_outside_has_power_over_the_terminal(converse, terminal):
-    evil = "\x1b]0;owned\x07\x1b[31mred\x9b2J\rover\x08\x7f\x00"
+    evil = "\x1b]0;owned\x07\x1b[31mred\x9b2J\rover\x08\x7f\x00\u202e\u2066"
 
     @tool
     async def hostile(text: str) -> str:
@@ -387,6 +387,7 @@ async def test_nothing_from_outside_has_power_over_the_terminal(converse, termin
     shown = terminal.out.replace("\r\x1b[K", "")
     assert shown.count("␛]0;owned␇") > 8
     assert not [c for c in shown if (ord(c) < 32 and c != "\n") or 0x7F <= ord(c) < 0xA0]
+    assert not {"\u202e", "\u2066"} & {*shown}
 
 
 # ── endings ──────────────────────────────────────────────────────────────────────────────────
@@ -740,6 +741,17 @@ async def test_a_pipe_gets_the_answer_and_nothing_else(converse, pipe):
         assert codes == [0]
     assert pipe.out == "Let me look.\nIt is sunny.\n"
     assert pipe.aside == ""
+
+
+async def test_a_pipe_gets_nothing_that_a_terminal_behind_it_would_obey(converse, pipe):
+    """As with ``hubbub chat | tee``."""
+    pipe.type("go")
+    pipe.end()
+    evil = "\x1b]0;owned\x07\x1b[31mred\x9b2J\r\n\tover\x08\u202e"
+    async with converse(pipe, model_agent(evil)) as (_, codes):
+        await anyio.sleep(60)
+    assert codes == [0]
+    assert pipe.out == "␛]0;owned␇␛[31mred\ufffd2J\n\tover␈\ufffd\n"
 
 
 async def test_lines_of_a_pipe_are_answered_one_by_one(converse, pipe):

@@ -3,16 +3,20 @@
 import io
 import os
 from contextlib import suppress
+from unicodedata import bidirectional
 
 import anyio
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hubbub.channels.console.screen import Screen, neutralise, shorten
 from hubbub.channels.console.terminal import TerminalReader, TerminalWriter
 
 pytestmark = pytest.mark.spec("K-03")
+
+DIRECTIONS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+MARKS = "\u061c\u200e\u200f\u2028\u2029\u206a\u206b\u206c\u206d\u206e\u206f\ufff9\ufffa\ufffb"
 
 
 @pytest.fixture
@@ -167,11 +171,19 @@ def test_when_nobody_reads_any_more_the_writer_says_so_once_and_then_is_silent()
 def test_neutral_text_controls_no_terminal(text):
     neutral = neutralise(text)
     assert not [c for c in neutral if (ord(c) < 32 and c not in "\n\t") or 0x7F <= ord(c) < 0xA0]
+    assert not [c for c in neutral if bidirectional(c) in DIRECTIONS or c in MARKS]
 
 
 @given(st.text(st.characters(exclude_categories=["Cc", "Cs"], include_characters="\n\t")))
+@example("\U0001f468\u200d\U0001f469 \u0645\u06cc\u200c\u062e \u05e9\u05dc\u05d5\u05dd co\xadop")
 def test_text_is_unchanged_where_it_is_neutral_already(text):
-    assert neutralise(text) == text
+    neutral = "".join(c for c in text if bidirectional(c) not in DIRECTIONS and c not in MARKS)
+    assert neutralise(neutral) == neutral
+
+
+@pytest.mark.parametrize("letter", ["\u202e", "\u2066", "\u200f", "\u061c", "\u2028", "\ufff9"])
+def test_what_turns_or_breaks_a_line_is_seen(letter):
+    assert neutralise(f"txt.{letter}exe") == "txt.\ufffdexe"
 
 
 @given(st.text(max_size=400), st.integers(20, 100))
