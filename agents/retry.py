@@ -4,7 +4,8 @@
   timeouts, garbled answers; a refusal never.
 * At most ``MAX_RETRIES`` times a step; an empty answer once.
 * The provider's ``Retry-After`` is honoured up to ``MAX_WAIT``; a longer one fails the step at
-  once, so that nobody waits for an hour unawares.  Otherwise the delay doubles, with jitter.
+  once, so that nobody waits for an hour unawares.  Otherwise the delay doubles, with jitter; it
+  does so, too, where the provider asks for less than that is at least, maybe for no wait at all.
 """
 
 from typing import Final, Literal, TypeAlias
@@ -72,6 +73,7 @@ def retry_delay(failure: Failure, attempt: int) -> float | None:
     limit = 1 if failure.kind == "empty" else MAX_RETRIES
     if not failure.retryable or attempt > limit:
         return None
-    if failure.retry_after is not None:
+    least = min(_FIRST * 2.0 ** (attempt - 1), _LONGEST) / 2
+    if failure.retry_after is not None and failure.retry_after >= least:
         return failure.retry_after if failure.retry_after <= MAX_WAIT else None
-    return min(_FIRST * 2.0 ** (attempt - 1), _LONGEST) * (0.5 + failure.jitter / 2)
+    return least * (1 + failure.jitter)

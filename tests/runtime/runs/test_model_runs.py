@@ -326,6 +326,19 @@ async def test_what_may_pass_is_tried_again_and_seen(
 
 
 @pytest.mark.spec("M-03")
+@pytest.mark.parametrize("after", [0, 0.01])
+async def test_a_provider_that_asks_for_no_wait_is_not_asked_again_at_once(
+    after: float, journal: Journal, ports: Ports
+) -> None:
+    model = ScriptedModel([Fault("rate_limit", times=4, retry_after=after), "one"])
+    async with Runtime([model_agent(model)], store=journal, ports=ports) as runtime:
+        run = await runtime.start("assistant", "go")
+        assert (await run.result()).output == "one"
+        waits = [each.delay for each in await runtime.hub.read(types="agent:retry")]
+        assert waits == sorted(waits) and waits[0] >= 0.25 and waits[-1] >= 2
+
+
+@pytest.mark.spec("M-03")
 async def test_retry_after_is_honoured(journal: Journal, ports: Ports) -> None:
     model = ScriptedModel(
         [Fault("rate_limit", retry_after=42.0), "one", Fault("rate_limit", retry_after=9999), "two"]
