@@ -19,7 +19,7 @@ from hubbub.hub.events.parts import (
     read_parts,
     split_said,
 )
-from hubbub.hub.events.sent_items import MAX_ATTACHMENTS, MAX_MESSAGE_CHARS
+from hubbub.hub.events.sent_items import MAX_ATTACHMENTS, MAX_MESSAGE_CHARS, TOO_LONG
 from hubbub.hub.near_misses import kind_of, shown, told_fields
 from hubbub.hub.texts import (
     SHORT_KEY,
@@ -84,7 +84,7 @@ def session_message(
     if isinstance(message, str):
         content = message
         if len(content) > MAX_MESSAGE_CHARS:
-            raise BadValue("message", f"longer than {MAX_MESSAGE_CHARS:,} characters; send a file")
+            raise BadValue("message", TOO_LONG)
         if content.__class__ is not str or not content.isascii():
             check_text("message", content)
         return SessionMessage(
@@ -101,7 +101,7 @@ def session_message(
     message = said
     check_text("message.content", message.content)
     if len(message.content) > MAX_MESSAGE_CHARS:
-        raise BadValue("message", f"longer than {MAX_MESSAGE_CHARS:,} characters; send a file")
+        raise BadValue("message", TOO_LONG)
     _check_parts(message)
     return SessionMessage(
         content=message.content,
@@ -205,6 +205,8 @@ def opening_message(input: object, source: str = "") -> tuple[Json, SessionMessa
     if not isinstance(said, Message):
         if problem := bytes_problem(said):
             raise BadValue("input", problem)
+        if isinstance(said, str) and len(said) > MAX_MESSAGE_CHARS:
+            raise BadValue("input", TOO_LONG)
         return encode_given("input", said), None
     return encode_given("input", said.content), session_message(said, source=source)
 

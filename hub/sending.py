@@ -18,6 +18,7 @@ from hubbub.hub.events import (
     SessionTerminate,
 )
 from hubbub.hub.events.given_tools import ExternalTool
+from hubbub.hub.events.sent_items import MAX_MESSAGE_CHARS, TOO_LONG
 from hubbub.hub.logs import log
 from hubbub.hub.message import Sayable, contents_said, opening_event, session_message
 from hubbub.hub.near_misses import kind_of
@@ -218,6 +219,8 @@ class Sending:
         run ends first, and of a code agent, of which nothing begins anew.  A run that is being
         closed refuses it."""
         check_text("message", message)
+        if len(message) > MAX_MESSAGE_CHARS:
+            raise BadValue("message", TOO_LONG)
         event = SessionReset(message=message)
         return self.pipeline.deliver(event, to=run_id, request=checked(request))
 

@@ -21,15 +21,19 @@ from hubbub.hub.events.sessions import (
     InLane,
     SessionMessage,
     SessionOpen,
+    SessionReset,
 )
 from hubbub.hub.near_misses import kind_of, shown
 from hubbub.hub.texts import key_problem, label_problem, text_problem
 from hubbub.hub.values import COUNTED, Form, Json, encode_value, is_count, is_seconds
 
-__all__ = ["MAX_ATTACHMENTS", "MAX_MESSAGE_CHARS", "as_sent"]
+__all__ = ["MAX_ATTACHMENTS", "MAX_MESSAGE_CHARS", "TOO_LONG", "as_sent"]
 
 MAX_MESSAGE_CHARS: Final = 4_000_000
-"""A longer message is refused with ``BadValue``: it could not be shown to any model."""
+"""A longer text is refused with ``BadValue``, as a message, as the input of a run, and as what a
+conversation begins anew with: it could not be shown to any model."""
+
+TOO_LONG: Final = f"longer than {MAX_MESSAGE_CHARS:,} characters; send a file"
 
 MAX_ATTACHMENTS: Final = 100
 """Files that one message may name."""
@@ -77,17 +81,23 @@ def _check(where: str, item: Event) -> None:
             if item.message.files:
                 raise BadValue(f"{where}.message.files", "give them as files of the opening")
             _check(f"{where}.message", item.message)
+        elif len(bytes(item.input_json)) > MAX_MESSAGE_CHARS and _is_too_long(item.input):
+            raise BadValue(f"{where}.input", TOO_LONG)
+    elif isinstance(item, SessionReset) and _is_too_long(item.message):
+        raise BadValue(f"{where}.message", TOO_LONG)
     elif isinstance(item, SessionMessage):
         _check_message(where, item)
+
+
+def _is_too_long(said: object) -> bool:
+    return isinstance(said, str) and len(said) > MAX_MESSAGE_CHARS
 
 
 def _check_message(where: str, message: SessionMessage) -> None:
     if not message.role:
         raise BadValue(f"{where}.role", 'expected a text such as "user"')
     if len(message.content) > MAX_MESSAGE_CHARS:
-        raise BadValue(
-            f"{where}.content", f"longer than {MAX_MESSAGE_CHARS:,} characters; send a file"
-        )
+        raise BadValue(f"{where}.content", TOO_LONG)
     for name, most in (("attachments", MAX_ATTACHMENTS), ("parts", MAX_PARTS)):
         if len(getattr(message, name)) > most:
             raise BadValue(f"{where}.{name}", f"at most {most}")

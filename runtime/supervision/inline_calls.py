@@ -9,7 +9,7 @@ from hubbub.agents.definitions.output import Output_co
 from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue, RunFailed
 from hubbub.hub.events import Limits
-from hubbub.hub.message import contents_said, opening_message, variables_of
+from hubbub.hub.message import MAX_MESSAGE_CHARS, contents_said, opening_message, variables_of
 from hubbub.hub.values import NULL, encode_given
 from hubbub.runtime.kernel.current_run import CURRENT_RUN
 from hubbub.runtime.kernel.inline import InlineCaller
@@ -51,7 +51,7 @@ class InlineCalls:
         hub, runs, expected = self._services.hub, self._runs, self._services.returns.expected
         input_json, message = (
             (encode_given("input", input), None)
-            if input.__class__ is str
+            if input.__class__ is str and len(input) <= MAX_MESSAGE_CHARS
             else opening_message(input)
         )
         contents = contents_said(input) if message is not None else None
