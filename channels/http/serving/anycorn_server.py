@@ -7,14 +7,18 @@ at once, and what is left at the end is cut off.
 """
 
 import logging
+import re
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from http import HTTPStatus
 from typing import Any, Final, cast
 
 import anyio
 from anycorn import Config
 from anycorn.app_wrappers import ASGIWrapper
+from anycorn.events import Event, RawData
+from anycorn.protocol.h11 import H11Protocol
 from anycorn.tcp_server import TCPServer
 from anycorn.worker_context import WorkerContext
 from anyio.abc import ByteStream, SocketAttribute, SocketListener, SocketStream, TaskGroup
@@ -92,10 +96,7 @@ class AnycornServer:
                 start_in(group, self._serve(connection), name="http connection")
 
     async def _serve(self, connection: "_Connection") -> None:
-        server = TCPServer(
-            ASGIWrapper(cast("Any", connection.call)), self._config, self._context,
-            cast("Any", {}), cast("Any", connection),
-        )  # fmt: skip
+        server = _ConnectionServer(connection, self._config, self._context)
         try:
             with connection.scope:
                 await server.run()
@@ -167,9 +168,48 @@ class _Connection(ByteStream):
         await self._stream.aclose()
 
     @property
+    def has_requests(self) -> bool:
+        """Whether the app is at work on one."""
+        return self._requests > 0
+
+    @property
     def extra_attributes(self) -> Mapping[Any, Callable[[], Any]]:
         return self._stream.extra_attributes
 
     def _perhaps_end(self) -> None:
         if self._has_left and not self._requests:
             self.scope.cancel()
+
+
+class _ConnectionServer(TCPServer):
+    """anycorn's side of a connection.  What it refuses itself is said in words, too."""
+
+    def __init__(self, connection: _Connection, config: Config, context: WorkerContext) -> None:
+        app = ASGIWrapper(cast("Any", connection.call))
+        super().__init__(app, config, context, cast("Any", {}), cast("Any", connection))
+        self._connection = connection
+
+    async def protocol_send(self, event: Event) -> None:
+        if isinstance(event, RawData) and not self._is_the_apps():
+            event = RawData(data=_in_words(event.data))
+        await super().protocol_send(event)
+
+    def _is_the_apps(self) -> bool:
+        """Whether the app sends it: anycorn alone answers what is no HTTP."""
+        http = self.protocol.protocol
+        # By its name: h11, whose state it is, comes with anycorn and is no requirement of its own.
+        is_broken = isinstance(http, H11Protocol) and repr(http.connection.their_state) == "ERROR"
+        return self._connection.has_requests and not is_broken
+
+
+def _in_words(answer: bytes) -> bytes:
+    """A status without a body, with a line of text that says what it means."""
+    found = _REFUSAL.match(answer)
+    if found is None:
+        return answer
+    words = f"{HTTPStatus(int(found[1])).phrase}\n".encode()
+    head = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d" % len(words)
+    return answer[: found.start(2)] + head + answer[found.end(2) :] + words
+
+
+_REFUSAL: Final = re.compile(rb"HTTP/1\.1 ([45]\d\d) \r\n(content-length: 0)\r\n")

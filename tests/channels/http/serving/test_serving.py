@@ -1,6 +1,7 @@
 """An app is served on both loops: it begins and ends in order, and no client ends it."""
 
 import logging
+import re
 import socket
 import struct
 import threading
@@ -250,6 +251,58 @@ def test_hostile_input_ends_no_server(
 
     caplog.set_level(logging.CRITICAL)
     run_on(loop, test, 60)
+
+
+REFUSED = (
+    "garbage", "no host", "a bad chunk", "a bad length", "two lengths",
+    "a path that is no ASCII",
+)  # fmt: skip
+
+
+@ON_EACH_SERVER
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "behind another one"])
+def test_what_is_no_http_is_answered_by_a_line_of_text(
+    loop: str, server: ServerName, is_first: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        async with served(ExampleApp(), server) as address:
+            for name in REFUSED:
+                async with await anyio.connect_tcp("127.0.0.1", address.port) as stream:
+                    if not is_first:
+                        await stream.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+                        await read_until(stream, b"hello")
+                    await stream.send(HOSTILE[name])
+                    head, _, body = (await read_until(stream)).partition(b"\r\n\r\n")
+                assert head.startswith(b"HTTP/1.1 4"), name
+                assert b"content-type: text/plain; charset=utf-8" in head.split(b"\r\n"), name
+                if b"chunked" in head:
+                    body = body.split(b"\r\n")[1]
+                assert len(body.splitlines()) == 1 and body.strip(), name
+                length = re.search(rb"content-length: (\d+)", head)
+                assert length is None or int(length[1]) == len(body), name
+            await _hello(address)
+
+    caplog.set_level(logging.CRITICAL)
+    run_on(loop, test)
+
+
+@ON_EACH_SERVER
+def test_an_app_that_answers_with_nothing_has_said_so_itself(loop: str, server: ServerName) -> None:
+    """What the server puts in the place of its own empty answers stands in no app's."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            headers = [(b"content-length", b"0"), (b"connection", b"close")]
+            await send({"type": "http.response.start", "status": 404, "headers": headers})
+            await send({"type": "http.response.body"})
+
+    async def test() -> None:
+        async with served(app, server) as address:
+            async with await request(address, "/") as stream:
+                answer = await read_until(stream)
+            assert answer.startswith(b"HTTP/1.1 404") and answer.endswith(b"\r\n\r\n")
+
+    run_on(loop, test)
 
 
 @ON_EACH_SERVER
