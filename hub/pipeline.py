@@ -94,8 +94,7 @@ class Pipeline:
     )  # fmt: skip
 
     def __init__(self, journal: Journal, ports: Ports, tasks: TaskHost, max_inbox: int) -> None:
-        self.journal = journal
-        self.ports = ports
+        self.journal, self.ports = journal, ports
         self.home, self._tasks = tasks.home, tasks
         self.addressing = Addressing(ports, max_inbox)
         self.contents = ContentsUnderWay(journal, ports.blobs, tasks)
@@ -417,8 +416,10 @@ class Pipeline:
     # ── what nobody will handle ──────────────────────────────────────────────────────────────
 
     def _dead_letters(self, commit: Commit) -> list[HubDeadLetter]:
-        letters = []
+        letters, owner = [], self.dispatcher.owner
         for each in unhandled(commit):
+            if each[1] == "unreadable" and owner is not None:
+                owner.found_damage(each[0])
             if (letter := dead_letter_of(*each, at=self.ports.clock.now())) is not None:
                 self.dispatcher.number += 1
                 letters.append(structs.replace(letter, seq=self.dispatcher.number))

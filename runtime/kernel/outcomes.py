@@ -15,10 +15,12 @@ from hubbub.agents.asked_turn import TURN_TYPES, AskedTurn
 from hubbub.agents.resolution.definitions import Definitions
 from hubbub.hub import events as e
 from hubbub.hub.errors import (
+    BadValue,
     CallerError,
     Closed,
     OperatorError,
     RunEnded,
+    StoreFailed,
     UnknownRun,
     WaitCycle,
 )
@@ -55,6 +57,14 @@ class Supervision(Protocol):
 
     def refusal_to_go_on(self, run_id: str) -> OperatorError | None:
         """Why a run does not continue while this runtime is open."""
+        ...
+
+    def found_damage(self, run_id: str, error: Exception) -> None:
+        """The record of a run that is not in memory cannot be read."""
+        ...
+
+    def is_reported(self, run_id: str) -> bool:
+        """Whether the run cannot be read, and its parent is told that it has failed."""
         ...
 
     def waiting(self) -> AbstractContextManager[None]:
@@ -273,7 +283,7 @@ class Outcomes:
         has_mail = False
         seen = {info.run_id}
         while info.status == "waiting":
-            frame = await self._families.frame_on_record(info.run_id)
+            frame = await self._frame_of(info)
             if frame in seen:
                 raise OperatorError(
                     f"run {info.run_id}: its takeover frames form a circle; run `hubbub fsck`, "
@@ -281,7 +291,7 @@ class Outcomes:
                 )
             seen.add(frame)
             above = await self.hub.journal.info(frame) if frame else None
-            if above is None:
+            if above is None or self._supervision.is_reported(above.run_id):
                 return None
             if (error := self._supervision.refusal_to_go_on(above.run_id)) is not None:
                 raise error
@@ -289,6 +299,16 @@ class Outcomes:
             info = above
         is_idle = info.status == "parked" and not (info.waiting or has_mail)
         return info if is_idle and not self._supervision.is_busy(info.run_id) else None
+
+    async def _frame_of(self, info: RunInfo) -> str:
+        """The frame that a run waits for; none where its record turns out to be damaged."""
+        try:
+            return await self._families.frame_on_record(info.run_id)
+        except (BadValue, StoreFailed) as error:
+            if self.hub.journal.failure or not self.hub.share.owns(info.root_run_id):
+                raise
+            self._supervision.found_damage(info.run_id, error)
+            return ""
 
     def _has_only_its_own(self, run_id: str) -> bool:
         """Whether a run that waits for a frame has mail, but none that is taken meanwhile."""

@@ -12,7 +12,8 @@ from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.store.journal import Commit
 from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.kernel.timers import Timer
-from hubbub.runtime.spending.accounts import TreeAccount, Work, is_working
+from hubbub.runtime.spending.accounts import TreeAccount
+from hubbub.runtime.spending.recorded import Work, is_working
 
 __all__ = ["RunMeter"]
 

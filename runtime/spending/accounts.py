@@ -13,32 +13,34 @@ Rules
 * What is decided by it is recorded by the run that decides: no fold looks here.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Final, Protocol
 
-from msgspec import Struct
-
 from hubbub.agents.code.lifecycle import CodeThread
 from hubbub.agents.resolution.definitions import Definitions
-from hubbub.agents.state.bases import begun_at, thread_of
-from hubbub.agents.state.fold import fold
-from hubbub.agents.state.spending import NOTHING_SPENT, Spent, used_up, with_event
-from hubbub.agents.state.thread import EMPTY, Thread
-from hubbub.agents.turn.crash_limit import CRASH_LOOP
+from hubbub.agents.state.bases import begun_at
+from hubbub.agents.state.spending import NOTHING_SPENT, Spent, used_up
+from hubbub.agents.state.thread import Thread
 from hubbub.hub import events as e
-from hubbub.hub.events import Event, Limits
+from hubbub.hub.events import Limits
 from hubbub.hub.own_lane import OwnLane
-from hubbub.hub.store.journal import Journal, LoadedRun, RunInfo, Selection
+from hubbub.hub.store.journal import Journal, LoadedRun, RunInfo
+from hubbub.runtime.spending.recorded import (
+    Work,
+    limits_in,
+    pages_of,
+    spent_on_record,
+    work_in,
+    work_on_record,
+)
 
-__all__ = ["CountedRun", "TreeAccount", "TreeAccounts", "Work", "is_working"]
+__all__ = ["CountedRun", "TreeAccount", "TreeAccounts"]
 
 MAX_FREE: Final = 10_000
 """Trees without limits whose accounts are kept."""
 
-_CALLS: Final = frozenset((e.AgentStep.type, e.SessionCompaction.type, e.AgentBase.type))
 _TAKEN: Final = frozenset((e.SessionTaken.type, e.AgentBase.type))
-PAGE: Final = 1000
 
 MANY_CALLS: Final = 100
 MANY_RUNS: Final = 8
@@ -58,15 +60,6 @@ class CountedRun(Protocol):
     def meet_limits(self) -> None:
         """What its tree may use has changed."""
         ...
-
-
-class Work(Struct):
-    """Microseconds that a run was at work, and how many of them before its turn."""
-
-    run: int = 0
-    before_turn: int = 0
-    last: int = 0
-    """When it wrote something last, as far as that was read from the journal."""
 
 
 class TreeAccount:
@@ -289,7 +282,7 @@ class TreeAccounts:
         is_new = info.run_id not in self.work and (before is not None or is_whole)
         if is_new and self.times(info.agent, self.by_root.get(root)):
             whole = loaded if before is None else await journal.load(info.run_id)
-            self.work[info.run_id] = _work_of(() if whole is None else whole.events)
+            self.work[info.run_id] = work_in(() if whole is None else whole.events)
 
     async def learn(self, root_run_id: str, limits: Limits, journal: Journal) -> None:
         """Know what a tree has used that is to be limited, also by runs that are over."""
@@ -302,10 +295,11 @@ class TreeAccounts:
         if limits.seconds is None:
             return
         for info in await journal.runs(live=False, root_run_id=root_run_id):
-            run = None if info.run_id in self.work else await journal.load(info.run_id)
+            is_known = info.run_id in self.work
+            found = None if is_known else await work_on_record(journal, info.run_id)
             work = self.work.get(info.run_id)
-            if work is None and run is not None:
-                work = _work_of(run.events)
+            if work is None and found is not None:
+                work = found
                 if info.status != "ended":
                     self.work[info.run_id] = work
             if work is not None:
@@ -324,14 +318,14 @@ class TreeAccounts:
     ) -> Limits | None:
         if loaded.info.parent_run_id is None:
             if before is not None:
-                return _limits_in(loaded.events, before.limits) or self.default
+                return limits_in(loaded.events, before.limits) or self.default
             if loaded.after and begun_at(loaded.events) is None:
                 return self.default  # It was in memory before, and had none then.
-            return _limits_in(loaded.events, None) or self.default
+            return limits_in(loaded.events, None) or self.default
         found = None
-        async with aclosing(_pages(journal, loaded.info.root_run_id, _TAKEN)) as pages:
+        async with aclosing(pages_of(journal, loaded.info.root_run_id, _TAKEN)) as pages:
             async for events in pages:
-                found = _limits_in(events, found)
+                found = limits_in(events, found)
         return found or self.default
 
     async def _read(self, root: str, limits: Limits | None, journal: Journal) -> TreeAccount:
@@ -339,18 +333,9 @@ class TreeAccounts:
         infos = await journal.runs(live=False, root_run_id=root)
         for info in infos:
             if limits is not None and limits.seconds is not None:
-                run = await journal.load(info.run_id)
-                events = () if run is None else run.events
-                account.note_work(info.run_id, _work_of(events).run)
-            base, spent = None, NOTHING_SPENT
-            async for events in _pages(journal, info.run_id, _CALLS):
-                for event in events:
-                    if isinstance(event, e.AgentBase):  # Calls before it may have gone.
-                        base, spent = event, NOTHING_SPENT
-                    else:
-                        spent = with_event(spent, event)
-            if base is not None:
-                spent = thread_of(base).spent + spent
+                work = await work_on_record(journal, info.run_id)
+                account.note_work(info.run_id, 0 if work is None else work.run)
+            spent = await spent_on_record(journal, info.run_id)
             account.note(info.run_id, info.parent_run_id, spent)
         known = self.by_root.get(root)
         if known is not None:  # Made meanwhile.
@@ -380,13 +365,6 @@ class TreeAccounts:
             del self._asked[oldest], self.by_root[oldest]
 
 
-def is_working(thread: Thread | CodeThread) -> bool:
-    """Whether a run's time passes: a turn is at work, and waits neither for children nor people."""
-    if not isinstance(thread, Thread):
-        return False
-    return thread.in_session and not thread.waits and not thread.prompts
-
-
 def _limited(definitions: Definitions) -> Iterable[str]:
     for name in definitions.names:
         if any(each is not None for each in _limits_of(definitions, name)):
@@ -398,53 +376,3 @@ def _limits_of(definitions: Definitions, agent: str) -> Sequence[Limits | None]:
     sides = definitions.sides_of(agent)
     own = None if definition is None else definition.run_limits
     return (own, *(side.prompt.limits for side in sides))
-
-
-def _limits_in(events: Iterable[Event], found: Limits | None) -> Limits | None:
-    """What a root's own lane says that its tree may use; until then ``found``."""
-    for event in events:
-        if isinstance(event, e.AgentBase):
-            found = thread_of(event).limits
-        elif isinstance(event, e.SessionTaken):
-            for item in event.items:
-                if isinstance(item, e.SessionOpen | e.SessionLimits):
-                    found = item.limits
-    return found
-
-
-def _work_of(events: Iterable[Event]) -> Work:
-    """How long a run was at work, as its own lane says it, without what a crash has cut off.
-
-    Of code that is what its conversations with models have said of it.
-    """
-    work, thread, last, works, passed = Work(), EMPTY, 0, False, 0
-    for event in events:
-        if isinstance(event, e.AgentStep):
-            work.run += event.worked
-        elif isinstance(event, e.AgentBase) and thread is EMPTY:
-            work.run = event.worked
-        if event.at != last:
-            passed = (
-                max(0, event.at - last) if works and not isinstance(event, e.AgentRestore) else 0
-            )
-            work.run += passed
-        if isinstance(event, e.AgentFailed) and event.error_type == CRASH_LOOP:
-            work.run -= passed  # It was not restored any more: nobody was at work until its end.
-        turn = thread.turn
-        thread = fold(thread, event)
-        if thread.turn != turn:
-            work.before_turn = work.run
-        work.last = last = event.at
-        works = is_working(thread)
-    return work
-
-
-async def _pages(
-    journal: Journal, run_id: str, types: frozenset[str]
-) -> AsyncGenerator[Sequence[Event], None]:
-    """The events of some types in a run's lanes, in order."""
-    selection = Selection(run_id=run_id, match=types.__contains__)
-    position, end = 0, journal.tip
-    while position < end:
-        events, position = await journal.read(selection, after=position, until=end, limit=PAGE)
-        yield events

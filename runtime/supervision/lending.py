@@ -60,8 +60,8 @@ class Lending:
         self._bring(frame_run_id)
         return ""
 
-    def lend_again(self, lane: OwnLane) -> None:
+    def lend_again(self, parent_run_id: str | None, root_run_id: str) -> None:
         """A frame turned out to be missing: the run that speaks to it has to learn of that."""
-        for run_id in (lane.parent_run_id, lane.root_run_id):
+        for run_id in (parent_run_id, root_run_id):
             if (run := self._live.find_model_run(run_id or "")) is not None:
                 run.advance()

@@ -45,7 +45,8 @@ from hubbub.runtime.remembered.recent import RecentThreads
 from hubbub.runtime.runs.code_run import CodeRun
 from hubbub.runtime.runs.dependencies import RunDependencies
 from hubbub.runtime.runs.model_run import ModelRun
-from hubbub.runtime.supervision.quarantine import Quarantine, owned_elsewhere, unreadable
+from hubbub.runtime.supervision.broken_runs import BrokenRuns
+from hubbub.runtime.supervision.quarantine import Quarantine, owned_elsewhere
 from hubbub.runtime.supervision.reading import RunReading
 from hubbub.runtime.supervision.ready import ENDINGS, is_to_end
 from hubbub.runtime.supervision.restore import Boot, Claimed, RestorePolicy
@@ -58,8 +59,8 @@ class Loader:
     """Takes runs into memory."""
 
     __slots__ = (
-        "_callers", "_definitions", "_enqueue", "_families", "_hub", "_left_id",
-        "_lend_again", "_live", "_overdue", "_phase", "_quarantine", "_reading", "_share",
+        "_broken", "_callers", "_definitions", "_enqueue", "_families", "_hub", "_left_id",
+        "_live", "_overdue", "_phase", "_quarantine", "_reading", "_share",
         "_shared", "_trials", "arriving", "boot", "expected", "loading", "loop_failures", "losses",
         "recent",
     )  # fmt: skip
@@ -70,11 +71,11 @@ class Loader:
         live: LiveRuns,
         trials: Trials,
         quarantine: Quarantine,
+        broken: BrokenRuns,
         policy: RestorePolicy,
         *,
         callers: Mapping[str, InlineCaller],
         left_id: Callable[[str], object],
-        lend_again: Callable[[OwnLane], object],
         enqueue: Callable[[str], object],
     ) -> None:
         services = shared.services
@@ -86,14 +87,13 @@ class Loader:
         self._live = live
         self._trials = trials
         self._quarantine = quarantine
+        self._broken = broken
         self._share = self._hub.share
         self.boot = Boot(policy, is_shared=self._share.sharing is not None)
         self._callers = callers
         """The tasks that wait for a run and lend themselves to it, by run id."""
         self._left_id = left_id
         """Called for a run that does not come into memory."""
-        self._lend_again = lend_again
-        """Called for a frame that turned out to be missing."""
         self._enqueue = enqueue
         """Called for a run that was to end something, and has nothing to end."""
         self.losses = 0
@@ -237,11 +237,9 @@ class Loader:
 
     def leave_broken(self, run_id: str, error: Exception) -> None:
         """A run that cannot be read stops no other, and stays as it is."""
-        log.error("run.unreadable", run_id=run_id, exc_info=error)
-        self._quarantine.add(run_id, unreadable(self._hub.journal.name, error))
         self._overdue.discard(run_id)
         self.loop_failures.pop(run_id, None)
-        self._left_id(run_id)
+        self._broken.leave(run_id, error)
 
     def _drop(
         self,
@@ -395,7 +393,7 @@ class Loader:
         if run_id in self.loop_failures or not (ends or run_id in self._overdue):
             self._quarantine.add(run_id, gone, lane)
             self._left_id(run_id)
-            self._lend_again(lane)
+            self._broken.lend_again(lane.parent_run_id, lane.root_run_id)
             return
         self._quarantine.release(run_id)
         missing = start_if_missing(fold_code_all(NEW, events))

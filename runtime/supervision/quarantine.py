@@ -15,7 +15,7 @@ from typing import Final
 from msgspec import structs
 
 from hubbub.agents.turn.missing import ResumeProblem
-from hubbub.hub.errors import BadValue, OperatorError
+from hubbub.hub.errors import OperatorError
 from hubbub.hub.events import (
     AgentRestore,
     Event,
@@ -30,7 +30,6 @@ from hubbub.hub.hub import Hub
 from hubbub.hub.logs import log
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.store.journal import Commit
-from hubbub.runtime.kernel.outcomes import Outcomes
 
 __all__ = ["Quarantine", "dead_letter", "owned_elsewhere", "unreadable"]
 
@@ -66,11 +65,10 @@ def dead_letter(item: InLane, reason: str) -> HubDeadLetter:
 class Quarantine:
     """The runs that are left alone, and why; and what is to be said of them."""
 
-    __slots__ = ("_hub", "_is_open", "_kept", "_outcomes", "_why")
+    __slots__ = ("_hub", "_is_open", "_kept", "_why")
 
-    def __init__(self, hub: Hub, outcomes: Outcomes) -> None:
+    def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._outcomes = outcomes
         self._why: dict[str, ResumeProblem] = {}
         self._is_open = False
         self._kept: list[Event] = []
@@ -117,12 +115,6 @@ class Quarantine:
             "run.withheld", run_id=run_id, agent=about.agent, reason=why.reason, remedy=why.remedy
         )
         self.emit(about)
-
-    def found_damage(self, run_id: str) -> None:
-        """The store could not read a run that something was sent to."""
-        store = self._hub.journal.name
-        self.add(run_id, unreadable(store, BadValue(f"run {run_id}", "its row has changed")))
-        self._outcomes.changed(run_id)
 
     def release(self, run_id: str) -> None:
         """The run ends, or is looked at again."""

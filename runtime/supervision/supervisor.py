@@ -42,6 +42,7 @@ from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.remembered.snapshots import RECORDS, load_run, offer_snapshot
 from hubbub.runtime.runs.dependencies import RunDependencies
 from hubbub.runtime.runs.model_run import ModelRun
+from hubbub.runtime.supervision.broken_runs import BrokenRuns
 from hubbub.runtime.supervision.capacity import Capacity
 from hubbub.runtime.supervision.deadlines import Deadlines
 from hubbub.runtime.supervision.ended import EndedRuns
@@ -82,26 +83,26 @@ class Supervisor:
         self.callers: dict[str, InlineCaller] = {}
         """Tasks that wait for a run and lend themselves to it."""
         self.trials = Trials(services, lambda run_id: self._resume((run_id,)))
-        self.mark_trial = self.trials.mark
-        self.quarantine = Quarantine(self._hub, outcomes)
-        self.refusal_of = self.quarantine.reason
-        self.refusal_to_go_on = self.quarantine.error
-        self.found_damage = self.quarantine.found_damage
-        self.report_dropped = self.quarantine.report_dropped
-        self.interrupted_with = families.interrupted_with
+        self.quarantine = Quarantine(self._hub)
+        self.refusal_of, self.refusal_to_go_on = self.quarantine.reason, self.quarantine.error
+        self.mark_trial, self.report_dropped = self.trials.mark, self.quarantine.report_dropped
+        self.interrupted_with, self.look_at = families.interrupted_with, families.look_at
         self.interrupted_elsewhere = families.interrupted_elsewhere
-        self.look_at = families.look_at
         self._sharing = services.hub.share.sharing
         self.masker = FailureMasks(services, live).masker
         self.waits_for, self.waiter_of = families.waits_for, outcomes.waiter_of
         self.read_waits, self.asking = outcomes.read_waits, outcomes.asking
         lending = Lending(live, families, self.quarantine, self._bring)
+        broken = BrokenRuns(
+            services, live, families, outcomes, lending, self.quarantine, self.left_id
+        )
+        self.found_damage, self.is_reported = broken.found_damage, broken.is_reported
         shared = compose(self, lending)
         self._prompts = shared.prompts
         self.refusal_of_reply = shared.prompts.misfit
         self._loader = Loader(
-            shared, live, self.trials, self.quarantine, restore,
-            callers=self.callers, left_id=self.left_id, lend_again=lending.lend_again,
+            shared, live, self.trials, self.quarantine, broken, restore,
+            callers=self.callers, left_id=self.left_id,
             enqueue=lambda run_id: self._ready.enqueue(run_id, None),
         )  # fmt: skip
         self._capacity = Capacity(
@@ -110,8 +111,7 @@ class Supervisor:
         )  # fmt: skip
         self.waiting = self._capacity.waiting
         self._ready = ReadyRuns(self._hub, self._capacity, self.callers, self._activate)
-        self.enqueue = self._ready.enqueue
-        self.look_for_ready = self._ready.look
+        self.enqueue, self.look_for_ready = self._ready.enqueue, self._ready.look
         self.trees = OwnedTrees(
             services, live, families, outcomes, shared.prompts, self._loader, self._ready,
             self.quarantine, deadlines=self._deadlines, take_out=self._lose, left_id=self.left_id,

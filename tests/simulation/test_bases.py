@@ -22,7 +22,7 @@ from hubbub.hub.store.journal import Commit, Cut, Selection
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.runtime import runtime
 from hubbub.runtime.simulation.story.history import History
-from hubbub.runtime.spending.accounts import _limits_in, _work_of
+from hubbub.runtime.spending.recorded import limits_in, work_in
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def _say_the_same(whole: list[Event]) -> int:
     thread, before, found = fold_all(EMPTY, whole), EMPTY, 0
     for place, event in enumerate(whole):
         if isinstance(event, AgentPark) and not event.waits and is_due(before, 1):
-            base = base_of(before, _work_of(whole[:place]).run)
+            base = base_of(before, work_in(whole[:place]).run)
             assert base is not None
             alone = [replace(base, seq=place + 1, lane="own"), *whole[place:]]
             assert replace(fold_all(EMPTY, alone), based=(0, 0)) == replace(thread, based=(0, 0))
@@ -55,8 +55,8 @@ def _say_the_same(whole: list[Event]) -> int:
             assert waited(thread, alone) == waited(thread, whole)
             assert causes_of(alone) == causes_of(whole)
             if thread.origin.parent_run_id is None:
-                assert _limits_in(alone, None) == _limits_in(whole, None)
-            assert _work_of(alone).run == _work_of(whole).run
+                assert limits_in(alone, None) == limits_in(whole, None)
+            assert work_in(alone).run == work_in(whole).run
             found += 1
         before = fold(before, event)
     return found

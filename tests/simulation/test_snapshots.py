@@ -21,7 +21,7 @@ from hubbub.agents.turn.recovery import causes_of
 from hubbub.hub import events as e
 from hubbub.hub.events import Event
 from hubbub.runtime.simulation.story.history import History
-from hubbub.runtime.spending.accounts import _limits_in
+from hubbub.runtime.spending.recorded import limits_in
 
 
 def model_lanes(history: History) -> Iterator[list[Event]]:
@@ -91,7 +91,7 @@ def _code_says_the_same(whole: list[Event]) -> None:
             continue
         assert questions(rest) == questions(whole)
         if thread.opened is not None and thread.opened.parent_run_id is None:
-            assert _limits_in(rest, begun.limits) == _limits_in(whole, None)
+            assert limits_in(rest, begun.limits) == limits_in(whole, None)
 
 
 def _say_the_same(whole: list[Event]) -> None:
@@ -108,7 +108,7 @@ def _say_the_same(whole: list[Event]) -> None:
         if not before.prompts:
             assert waited(thread, rest) == waited(thread, whole)
         if thread.origin.parent_run_id is None:
-            assert _limits_in(rest, begun.limits) == _limits_in(whole, None)
+            assert limits_in(rest, begun.limits) == limits_in(whole, None)
         assert _staying(rest, begun) == _staying(whole, EMPTY)
 
 
