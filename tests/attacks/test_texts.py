@@ -76,7 +76,7 @@ OTHERS = frozenset((
     "args", "buffer", "enders", "event", "fn", "given", "handler", "idle_timeout", "is_error",
     "is_new", "kwargs", "limit", "limits", "lossless", "max_steps", "number", "settings", "once",
     "owner", "parallel_tool_calls", "part", "partial", "redelivered", "result", "run_ids",
-    "schema", "timeout", "seq", "tools", "type", "until",
+    "schema", "error", "timeout", "seq", "tools", "type", "until",
 ))  # fmt: skip
 """Parameters that take no text of their own; what events hold is attacked by itself."""
 
