@@ -237,9 +237,8 @@ class Pipeline:
     ) -> Receipt:  # fmt: skip
         """Put an event, with the ``contents`` of its parts, into the inbox of whom ``to`` and
         ``by`` name, or the event itself, unless ``refuse`` says why not, of its files.  The receipt
-        tells what became of it; what is rejected, as all is from ``close`` on, and somebody counts
-        on is a dead letter.  ``done`` is called then, too.  Raises as ``check``; not where that
-        ``is_checked``, and nothing was awaited since."""
+        tells what became of it, and ``done`` is called; what is rejected, as all is from ``close``
+        on, and somebody counts on is a dead letter.  Raises as ``check``, or it ``is_checked``."""
         receipt = Receipt()
         if self.is_closed:
             receipt.settle("rejected", "hub closed")

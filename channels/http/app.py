@@ -220,7 +220,8 @@ class HttpApp:
         if isinstance(route.body, Content):
             body = await read_body(scope, receive, host, most=host.limits.file_bytes)
         elif route.body is not None:
-            body = await read_json(scope, receive, route.body, host, form=route.form)
+            most = host.limits.open_bytes if route.is_open else None
+            body = await read_json(scope, receive, route.body, host, form=route.form, most=most)
         answer = await route.handler(HttpCall(host, scope, path, query, body))
         await self._send(scope, send, answer)
 

@@ -42,8 +42,8 @@ async def read_body(
 ) -> bytes:
     """The whole body.
 
-    Raises ``Refusal`` for one that is too large (also where it is sent in chunks), compressed, or
-    not there in time, or not when the app closes, and ``ClientGone``.
+    Raises ``Refusal`` for one that is too large (also where it is sent in chunks, and beside what
+    others send), compressed, or not there in time, or not when the app closes, and ``ClientGone``.
     """
     limits = host.limits
     most = limits.body_bytes if most is None else most
@@ -53,7 +53,7 @@ async def read_body(
     if length.isdecimal() and (len(length) > 18 or int(length) > most):
         raise _too_large(most)
     with host.reading():
-        return await _whole(receive, most)
+        return await _whole(receive, most, host)
     if host.ending.is_set():
         raise Refusal(
             "closed", "the app closes before the body is here",
@@ -65,20 +65,29 @@ async def read_body(
     )  # fmt: skip
 
 
-async def _whole(receive: Receive, most: int) -> bytes:
+async def _whole(receive: Receive, most: int, host: Host) -> bytes:
     parts: list[bytes] = []
     size = 0
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            raise ClientGone
-        part: bytes = message.get("body", b"")
-        size += len(part)
-        if size > most:
-            raise _too_large(most)
-        if not message.get("more_body"):
-            return part if not parts else b"".join((*parts, part))
-        parts.append(part)
+    try:
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":
+                raise ClientGone
+            part: bytes = message.get("body", b"")
+            if size + len(part) > most:
+                raise _too_large(most)
+            if not message.get("more_body"):
+                return part if not parts else b"".join((*parts, part))
+            parts.append(part)
+            size += len(part)
+            host.arriving += len(part)
+            if size < host.arriving > host.limits.arriving_bytes:  # What comes alone may be more.
+                raise Refusal(
+                    "too-many-requests", "others send much at the moment; send it again later",
+                    headers={"connection": "close", "retry-after": "5"},
+                )  # fmt: skip
+    finally:
+        host.arriving -= size
 
 
 def _too_large(most: int) -> Refusal:
@@ -92,13 +101,14 @@ async def read_json(
     host: Host,
     *,
     form: Callable[[Mapping[str, str]], Any] | None = None,
+    most: int | None = None,
 ) -> Any:
     """The body as an object of ``type_``; no body at all is one with nothing but defaults.
 
     ``form`` makes it of the fields of an HTML form.  Raises ``Refusal`` for what is no JSON, does
     not fit, or says that it is something else.
     """
-    body = await read_body(scope, receive, host)
+    body = await read_body(scope, receive, host, most=most)
     media_type = header_of(scope, b"content-type").partition(";")[0].strip().lower()
     if not body and not media_type:
         body, media_type = b"{}", JSON

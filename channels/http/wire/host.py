@@ -28,7 +28,7 @@ class Host:
     ``ending`` is set when the app begins to close: streams then say so and end (``end``).
     """
 
-    __slots__ = ("_reading", "context", "ending", "hub", "limits")
+    __slots__ = ("_reading", "arriving", "context", "ending", "hub", "limits")
 
     def __init__(self, hub: Hub, limits: HttpLimits) -> None:
         self.hub = hub
@@ -38,6 +38,8 @@ class Host:
         """The channel at work; ``None`` before the app is entered and after it is left."""
         self._reading: set[anyio.CancelScope] = set()
         """Bodies that are still coming."""
+        self.arriving = 0
+        """Bytes of them that are here."""
 
     def end(self) -> None:
         """Begin to close: streams end, and what has not come in whole is not waited for."""

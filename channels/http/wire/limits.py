@@ -11,7 +11,9 @@ __all__ = ["HttpLimits"]
 class HttpLimits(Struct, frozen=True, kw_only=True):
     """How much an ``HttpApp`` takes.  What is above a limit is answered by 408, 413 or 429.
 
-    * ``body_bytes``: of one request's body; ``file_bytes``: of a file that is sent.
+    * ``body_bytes``: of one request's body; ``file_bytes``: of a file that is sent; ``open_bytes``:
+      of a body to a route that needs no token; ``arriving_bytes``: of all bodies that are not there
+      in whole yet.
     * ``body_seconds``: in which a body must have come in whole.
     * ``requests``: at work at once; ``streams``: open at once, and ``streams_per_client``.
     * ``rate``: requests a second of one client, ``burst`` of them at once.  A client is an address.
@@ -27,6 +29,8 @@ class HttpLimits(Struct, frozen=True, kw_only=True):
 
     body_bytes: int = 8 << 20
     file_bytes: int = 64 << 20
+    open_bytes: int = 64 << 10
+    arriving_bytes: int = 256 << 20
     body_seconds: float = 30.0
     requests: int = 1_000
     streams: int = 4_000
@@ -44,7 +48,8 @@ class HttpLimits(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_counts(
-            1, body_bytes=self.body_bytes, file_bytes=self.file_bytes, requests=self.requests,
+            1, body_bytes=self.body_bytes, file_bytes=self.file_bytes, open_bytes=self.open_bytes,
+            arriving_bytes=self.arriving_bytes, requests=self.requests,
             streams=self.streams, streams_per_client=self.streams_per_client, rate=self.rate,
             burst=self.burst, failed_logins=self.failed_logins,
             session_seconds=self.session_seconds, selections=self.selections,

@@ -33,7 +33,6 @@ from hubbub.agents.model import (
     AssistantMessage,
     ModelMessage,
     UserMessage,
-    parse_arguments,
 )
 
 __all__ = ["BEGIN", "CONTINUE", "FILLERS", "Turn", "UserTurn", "conversation"]
@@ -129,11 +128,15 @@ def _acceptable_call(call: AnsweredCall, used: set[str]) -> AnsweredCall:
     )
 
 
+_ARGUMENTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+"""Reads what arguments must be, and makes nothing of it: each request has those of all calls."""
+
+
 def _acceptable_arguments(text: str) -> str:
     if not text.strip():
         return "{}"
     try:
-        parse_arguments(text)
+        _ARGUMENTS.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         whole = text.encode(errors="replace").decode()
         return msgspec.json.encode({"_malformed": whole}).decode()

@@ -213,6 +213,35 @@ def part(body, *, more=True):
 
 
 @pytest.mark.spec("W-06")
+async def test_who_has_no_token_can_send_no_long_body_that_is_kept(ports):
+    limits = HttpLimits(open_bytes=1_000)
+    async with served(ports, limits=limits, token="t" * 20) as (_, app, _):
+        parts = [part(b"x" * 400) for _ in range(3)]
+        start, *_ = await driven(app, parts, path="/api/session")
+    assert start["status"] == 413
+
+
+@pytest.mark.spec("W-06")
+async def test_bodies_that_do_not_end_hold_so_much_together_and_one_alone_as_much_as_it_may(ports):
+    limits = HttpLimits(arriving_bytes=10_000, body_bytes=30_000)
+    async with served(ports, limits=limits) as (_, app, _):
+        alone = [part(b" " * 15_000), part(b"{" + b" " * 5_000, more=False)]
+        assert (await driven(app, alone))[0]["status"] == 400, "it has come, and is no JSON"
+        statuses = []
+
+        async def send(size):
+            start, *_ = await driven(app, [part(b" " * size), part(b" " * size)])
+            statuses.append(start["status"])
+
+        async with anyio.create_task_group() as group:
+            for _ in range(5):
+                group.start_soon(send, 2_400)
+        assert sorted(statuses) == [408] * statuses.count(408) + [429] * statuses.count(429)
+        assert statuses.count(408) in (2, 3, 4)
+        assert (await driven(app, alone))[0]["status"] == 400, "what was given up is forgotten"
+
+
+@pytest.mark.spec("W-06")
 async def test_a_body_that_does_not_end_is_given_up(ports):
     async with served(ports) as (_, app, _):
         start, end = await driven(app, [part(b'{"content"')])
