@@ -19,13 +19,11 @@ from hubbub.agents.ambiguity import MAX_MATCHED_CHARS, Effort
 from hubbub.agents.definitions.signature import Parameter
 from hubbub.agents.model import parse_arguments
 from hubbub.hub.errors.copied import CopiedWhole
+from hubbub.hub.events.sent_items import MAX_ARGUMENTS_CHARS
 from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.tasks.raised import exit_in, is_of
 
 __all__ = ["MAX_ARGUMENTS_CHARS", "Arguments", "ArgumentsReader", "BadArguments"]
-
-MAX_ARGUMENTS_CHARS = 1 << 20
-"""Longer argument texts are refused unread."""
 
 _MAX_PROBLEMS = 20
 _MAX_NAMES = 50

@@ -27,6 +27,7 @@ from hubbub.hub.values import NULL, Json
 __all__ = [
     "KINDS",
     "LOCAL",
+    "MAX_GIVEN_CHARS",
     "CronDescriptor",
     "Descriptor",
     "HeartbeatDescriptor",
@@ -46,6 +47,10 @@ __all__ = [
 
 LOCAL: Final = "local"
 """Connector and user of a conversation whose key names none."""
+
+MAX_GIVEN_CHARS: Final = 65_536
+"""Of a descriptor as a stranger sends it, with whatever else is in it; that of longer keys than
+there may be is far from it."""
 
 MAX_SIZE: Final = 2_500
 """Bytes of a descriptor's JSON text, which is indexed: those of any key but one that consists of

@@ -12,7 +12,10 @@ from hubbub.hub.near_misses import kind_of
 from hubbub.hub.texts import text_problem
 from hubbub.hub.values import LIMIT_OF_TIME, NULL, encode_value, is_time_limit
 
-__all__ = ["MAX_GIVEN_TOOLS", "ExternalTool", "given_tools_problem", "read_given_tools"]
+__all__ = [
+    "MAX_GIVEN_BYTES", "MAX_GIVEN_TOOLS", "ExternalTool", "given_tools_problem",
+    "read_given_tools",
+]  # fmt: skip
 
 MAX_GIVEN_TOOLS: Final = 128
 MAX_GIVEN_BYTES: Final = 1_000_000

@@ -27,7 +27,7 @@ from hubbub.hub.near_misses import kind_of, shown
 from hubbub.hub.texts import key_problem, label_problem, text_problem
 from hubbub.hub.values import COUNTED, Form, Json, encode_value, is_count, is_seconds
 
-__all__ = ["MAX_ATTACHMENTS", "MAX_MESSAGE_CHARS", "TOO_LONG", "as_sent"]
+__all__ = ["MAX_ARGUMENTS_CHARS", "MAX_ATTACHMENTS", "MAX_MESSAGE_CHARS", "TOO_LONG", "as_sent"]
 
 MAX_MESSAGE_CHARS: Final = 4_000_000
 """A longer text is refused with ``BadValue``, as a message, as the input of a run, and as what a
@@ -37,6 +37,9 @@ TOO_LONG: Final = f"longer than {MAX_MESSAGE_CHARS:,} characters; send a file"
 
 MAX_ATTACHMENTS: Final = 100
 """Files that one message may name."""
+
+MAX_ARGUMENTS_CHARS: Final = 1 << 20
+"""Of the JSON text of a call's arguments.  A longer one is refused unread."""
 
 _SAID: Final = frozenset(("content", "message", "reason"))
 """Fields with a text that is said; every other text names something."""

@@ -4,12 +4,13 @@ The first answer counts.  The same one sent again with the header ``Idempotency-
 record and is a duplicate; anything else is told that the prompt is over.
 """
 
-from typing import Any, Final
+from typing import Final
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from hubbub.channels.http.api.views import PromptView
 from hubbub.channels.http.wire.host import SOURCE
+from hubbub.channels.http.wire.objects import JsonObject, object_in
 from hubbub.channels.http.wire.problems import Refusal
 from hubbub.channels.http.wire.receipts import (
     RECEIPTS,
@@ -22,6 +23,7 @@ from hubbub.channels.http.wire.route import HttpAnswer, HttpCall, Route
 from hubbub.channels.http.wire.runtime_answers import ask_runtime
 from hubbub.hub.delivery.ended_prompts import asker_of
 from hubbub.hub.events import SessionReply
+from hubbub.hub.events.sent_items import MAX_ARGUMENTS_CHARS
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.values import encode_value
 
@@ -44,7 +46,7 @@ class ReplyBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class ApproveBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The arguments to run the call with instead of the model's."""
 
-    arguments: dict[str, Any] | None = None
+    arguments: JsonObject = UNSET
 
 
 class DenyBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -67,7 +69,7 @@ async def reply(call: HttpCall) -> HttpAnswer:
 
 async def approve(call: HttpCall) -> HttpAnswer:
     """Approve the call that a prompt is about."""
-    arguments = call.body.arguments
+    arguments = object_in("arguments", call.body.arguments, MAX_ARGUMENTS_CHARS)
     receipt = call.hub.approve(call.path["prompt_id"], arguments, source=SOURCE)
     said = SessionReply(decision="approve", arguments_json=encode_value("arguments", arguments))
     return await _answer(call, receipt, said)

@@ -4,17 +4,19 @@ import hashlib
 from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct
 
 from hubbub.channels.http.api.limits import LimitsBody, limits_of
 from hubbub.channels.http.api.messages import MessageBody, keyed
 from hubbub.channels.http.api.views import ReportView, StateView, TreesView
 from hubbub.channels.http.wire.host import SOURCE
+from hubbub.channels.http.wire.objects import JsonObject, object_in
 from hubbub.channels.http.wire.problems import Refusal
 from hubbub.channels.http.wire.receipts import RECEIPTS, REJECTIONS, answer_of
 from hubbub.channels.http.wire.route import Content, HttpAnswer, HttpCall, Route
 from hubbub.channels.http.wire.runtime_answers import ask_runtime, found_by_runtime
-from hubbub.hub.events import GivenTool
+from hubbub.channels.http.wire.tools import GivenToolBody, tools_given
+from hubbub.hub.events.descriptors import MAX_GIVEN_CHARS
 from hubbub.hub.masking.safe_repr import SafeRepr
 from hubbub.hub.message import Message
 from hubbub.hub.values import Secret
@@ -66,9 +68,9 @@ class OpenBody(SafeRepr, Struct, frozen=True, kw_only=True, forbid_unknown_field
     once: bool = False
     timeout: float | None = None
     env: dict[str, Secret] = {}
-    descriptor: dict[str, Any] | None = None
+    descriptor: JsonObject = UNSET
     history: tuple[dict[str, Any], ...] = ()
-    tools: tuple[dict[str, Any], ...] = ()
+    tools: tuple[GivenToolBody, ...] = ()
     limits: LimitsBody | None = None
 
 
@@ -82,19 +84,21 @@ async def open_run(call: HttpCall) -> HttpAnswer:
     body: OpenBody = call.body
     if body.message is not None and body.input is not None:
         raise Refusal("invalid-value", "give one of input and message")
+    descriptor = object_in("descriptor", body.descriptor, MAX_GIVEN_CHARS)
+    tools = tools_given(body.tools)
     key = call.key
     said = body.input if body.message is None else keyed(call, body.message)
     if key and isinstance(said, str):
         said = Message(content=said, key=key)
     run_id = body.run_id
-    if key and not (run_id or body.session_key or body.descriptor):
+    if key and not (run_id or body.session_key or descriptor):
         run_id = _id_of(key)
     receipt = call.hub.open(
         body.agent, said, run_id=run_id, session_key=body.session_key,
         correlation_id=body.correlation_id, name=body.name, once=body.once, timeout=body.timeout,
-        descriptor=body.descriptor, source=SOURCE,
+        descriptor=descriptor, source=SOURCE,
         env={name: value.reveal() or "" for name, value in body.env.items()} or None,
-        history=body.history or None, tools=_tools(body.tools) or None,
+        history=body.history or None, tools=tools or None,
         limits=limits_of(body.limits), request=call.request("runs"),
     )  # fmt: skip
     return await answer_of(receipt)
@@ -104,13 +108,6 @@ def _id_of(key: str) -> str:
     """The run that an opening without another address has by its key: a UUID of version 8."""
     digest = hashlib.sha256(f"{SOURCE}\0{key}".encode()).hexdigest()
     return f"{digest[:8]}-{digest[8:12]}-8{digest[13:16]}-a{digest[17:20]}-{digest[20:32]}"
-
-
-def _tools(given: tuple[dict[str, Any], ...]) -> tuple[GivenTool, ...]:
-    try:
-        return tuple(msgspec.convert(each, GivenTool) for each in given)
-    except msgspec.ValidationError as error:
-        raise Refusal("invalid-value", f"tools: {error}") from None
 
 
 async def show_run(call: HttpCall) -> HttpAnswer:

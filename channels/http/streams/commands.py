@@ -9,18 +9,20 @@ the order in which commands come.
 from typing import Any, Final, TypeAlias, assert_never, get_args
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from hubbub.channels.http.wire.bodies import json_problem
 from hubbub.channels.http.wire.host import SOURCE
+from hubbub.channels.http.wire.objects import JsonObject, object_in
 from hubbub.channels.http.wire.parts import PartBody, parts_shown
 from hubbub.channels.http.wire.problems import Refusal
+from hubbub.channels.http.wire.tools import GivenToolBody, tools_given
 from hubbub.hub.errors import BadValue
-from hubbub.hub.events import GivenTool
+from hubbub.hub.events.descriptors import MAX_GIVEN_CHARS
+from hubbub.hub.events.sent_items import MAX_ARGUMENTS_CHARS
 from hubbub.hub.hub import Hub
 from hubbub.hub.message import Message
 from hubbub.hub.receipt import Receipt
-from hubbub.hub.values import encode_value
 
 __all__ = [
     "HubCommand", "SocketCommand", "Subscribe", "Unsubscribe", "perform",
@@ -78,15 +80,6 @@ class SaidMessage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         )  # fmt: skip
 
 
-class GivenToolBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A tool of the client's own, whose calls wait for a ``reply``."""
-
-    name: str
-    description: str = ""
-    schema: dict[str, Any] = {}
-    timeout: float | None = None
-
-
 class OpenRun(IdCommand, frozen=True, tag="open"):
     """Start a run, or find the one of a conversation; as ``hub.open``."""
 
@@ -101,7 +94,7 @@ class OpenRun(IdCommand, frozen=True, tag="open"):
     once: bool = False
     timeout: float | None = None
     env: dict[str, str] | None = None
-    descriptor: Any = None
+    descriptor: JsonObject = UNSET
     history: tuple[dict[str, Any], ...] | None = None
     tools: tuple[GivenToolBody, ...] | None = None
 
@@ -137,7 +130,7 @@ class ApproveCall(IdCommand, frozen=True, tag="approve"):
     """Approve the call that a prompt is about, with other arguments if these are given."""
 
     prompt_id: str
-    arguments: dict[str, Any] | None = None
+    arguments: JsonObject = UNSET
 
 
 class DenyPrompt(IdCommand, frozen=True, tag="deny"):
@@ -232,7 +225,8 @@ def perform(hub: Hub, command: HubCommand) -> Receipt:
                 command.prompt_id, command.content, is_error=command.is_error, source=SOURCE
             )
         case ApproveCall():
-            return hub.approve(command.prompt_id, command.arguments, source=SOURCE)
+            arguments = object_in("arguments", command.arguments, MAX_ARGUMENTS_CHARS)
+            return hub.approve(command.prompt_id, arguments, source=SOURCE)
         case DenyPrompt():
             return hub.deny(command.prompt_id, command.reason, source=SOURCE)
         case InterruptRun():
@@ -266,19 +260,12 @@ def _open(hub: Hub, command: OpenRun) -> Receipt:
         if said is not None:
             raise BadValue("open", "give an input or a message, not both")
         said = command.message.message
-    tools = None
-    if command.tools is not None:
-        tools = [
-            GivenTool(
-                name=tool.name, description=tool.description, timeout=tool.timeout,
-                schema_json=encode_value("tools", tool.schema),
-            )
-            for tool in command.tools
-        ]  # fmt: skip
+    descriptor = object_in("descriptor", command.descriptor, MAX_GIVEN_CHARS)
+    tools = None if command.tools is None else tools_given(command.tools)
     return hub.open(
         command.agent, said, run_id=command.run_id, session_key=command.session_key,
         correlation_id=command.correlation_id, name=command.name, once=command.once,
-        timeout=command.timeout, descriptor=command.descriptor, env=command.env,
+        timeout=command.timeout, descriptor=descriptor, env=command.env,
         history=command.history, tools=tools, source=SOURCE,
     )  # fmt: skip
 

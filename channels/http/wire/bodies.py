@@ -32,6 +32,9 @@ MAX_KEY: Final = 255
 MAX_WORDS: Final = 400
 """Characters of a decoder's words that are repeated."""
 
+_OF_A_TOOL: Final = "a tool has name, description, schema (of its parameters) and timeout"
+"""Said where a tool has another field, such as the ``parameters`` of OpenAI's."""
+
 
 class ClientGone(Exception):
     """The client has left in the middle of its body: there is nobody to answer."""
@@ -128,7 +131,9 @@ def json_problem(error: Exception, text: bytes | str) -> str:
         return "it is empty; JSON is expected"
     if isinstance(error, msgspec.DecodeError) and str(error) == "Input data was truncated":
         return "the JSON ends too early, or a text in it has half of a surrogate pair"
-    return _in_short(str(error))
+    words = _in_short(str(error))
+    is_of_tool = "unknown field" in words and " at `$.tools[" in words
+    return f"{words}; {_OF_A_TOOL}" if is_of_tool else words
 
 
 def _in_short(words: str) -> str:

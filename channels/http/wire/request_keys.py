@@ -38,12 +38,22 @@ def _said(value: Any) -> Any:
         return ""
     if isinstance(value, Struct):
         fields = [(x, getattr(value, x.name)) for x in _fields(type(value))]
-        return {x.encode_name: _said(each) for x, each in fields if each != _default_of(x)}
+        return {
+            x.encode_name: _said(each) for x, each in fields
+            if each != _default_of(x) and not _is_null(each)
+        }  # fmt: skip
+    if isinstance(value, msgspec.Raw):  # How it is spelled is not what it says.
+        return msgspec.json.decode(value)
     if isinstance(value, Mapping):
         return {name: _said(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [_said(each) for each in value]
     return value
+
+
+def _is_null(value: Any) -> bool:
+    """Whether an object is left out by saying so."""
+    return isinstance(value, msgspec.Raw) and bytes(value) == b"null"
 
 
 @cache

@@ -68,7 +68,7 @@ async def test_a_run_is_opened_once_by_its_key_or_its_idempotency_key(ports):
         ({"agent": "support", "timeout": -1}, (400, "invalid-value")),
         ({"agent": "support", "run_id": "a b"}, (400, "invalid-value")),
         ({"agent": "support", "history": [{"role": "nobody"}]}, (400, "invalid-value")),
-        ({"agent": "support", "tools": [{"name": 3}]}, (400, "invalid-value")),
+        ({"agent": "support", "tools": [{"name": 3}]}, (400, "invalid-request")),
         ({"agent": "support", "descriptor": {"type": "tv"}}, (400, "invalid-value")),
         ({"agent": "support", "env": {"A": 3}}, (400, "invalid-request")),
         ({"agent": "support", "other": 3}, (400, "invalid-request")),
