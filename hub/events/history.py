@@ -16,6 +16,7 @@ from msgspec import structs
 
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events.parts import part_problem, read_parts
+from hubbub.hub.events.sent_items import MAX_ARGUMENTS_CHARS
 from hubbub.hub.events.sessions import HistoryCall, HistoryMessage
 from hubbub.hub.near_misses import kind_of, shown
 from hubbub.hub.texts import text_problem
@@ -197,9 +198,14 @@ def _sound(where: str, message: HistoryMessage) -> HistoryMessage:
     if message.parts:
         message = structs.replace(message, parts=read_parts(f"{where}.parts", message.parts))
     try:
-        return _decoder.decode(msgspec.json.encode(message))
+        found: HistoryMessage = _decoder.decode(msgspec.json.encode(message))
     except (msgspec.DecodeError, TypeError, ValueError, RecursionError) as error:
         raise BadValue(where, f"it cannot be kept ({error})") from None
+    for at, call in enumerate(found.calls):
+        if (size := len(call.arguments)) > MAX_ARGUMENTS_CHARS:
+            problem = f"{size:,} characters are too many; send at most {MAX_ARGUMENTS_CHARS:,}"
+            raise BadValue(f"{where}.calls[{at}].arguments", problem)
+    return found
 
 
 _decoder: Final = msgspec.json.Decoder(HistoryMessage)

@@ -2,15 +2,15 @@
 
 import re
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 from urllib.parse import parse_qsl
 
-import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hubbub.channels.http.openai.answers.refusals import JsonAnswer, Refused, refused_of
 from hubbub.channels.http.openai.leaving import Leaving
-from hubbub.channels.http.wire.bodies import json_problem, read_body
+from hubbub.channels.http.openai.requests.body import RequestBody
+from hubbub.channels.http.wire.bodies import read_body
 from hubbub.channels.http.wire.host import Host
 from hubbub.channels.http.wire.problems import Refusal
 from hubbub.channels.http.wire.route import HttpAnswer, header_of
@@ -71,22 +71,13 @@ class OpenAiRequest:
             raise Refused(400, "the query cannot be read") from None
         return dict(pairs)
 
-    async def body(self) -> dict[str, Any]:
+    async def body(self) -> RequestBody:
         """Its body, a JSON object.  Raises ``Refused``, ``Refusal`` and ``ClientGone``."""
         content = await read_body(self._scope, self.receive, self.host)
         media_type = header_of(self._scope, b"content-type").partition(";")[0].strip().lower()
         if media_type not in ("", "application/json") and not media_type.endswith("+json"):
             raise Refused(415, "Unsupported content type: send application/json.")
-        try:
-            found = msgspec.json.decode(content)
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            problem = json_problem(error, content)
-            raise Refused(
-                400, f"We could not parse the JSON body of your request ({problem})."
-            ) from None
-        if not isinstance(found, dict):
-            raise Refused(400, "The body of the request must be a JSON object.")
-        return found
+        return RequestBody(content)
 
     def _label(self, name: bytes) -> str:
         found = header_of(self._scope, name).strip()

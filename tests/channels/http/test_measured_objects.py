@@ -1,6 +1,7 @@
 """What is too long is refused by its length, before anything is made of it: it would hold the loop
 for seconds."""
 
+import json
 import time
 from typing import Any
 
@@ -109,3 +110,67 @@ async def test_a_descriptor_and_schemas_that_are_too_long_are_refused_unread(
 )
 def test_a_text_is_measured_as_it_would_be_written(text: str, size: int) -> None:
     assert size_at_least(msgspec.Raw(text.encode())) == size
+
+
+CHAT = '{"model":"support","messages":['
+USER = '{"role":"user","content":"x"}'
+CALLED = (
+    '{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"a",'
+    '"arguments":%s}}]},{"role":"tool","tool_call_id":"c","content":"x"},'
+)
+
+
+@pytest.mark.spec("W-05", "W-06")
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("chat/completions", f'{CHAT}{USER}],"x":{lists(MANY)}}}'),
+        ("chat/completions", f'{CHAT}{USER}],"metadata":{lists(MANY)}}}'),
+        ("responses", f'{{"model":"support","input":"x","x":{lists(MANY)}}}'),
+    ],
+    ids=["chat", "metadata", "responses"],
+)
+async def test_of_a_field_that_nobody_hears_nothing_is_made(
+    path: str, body: str, ports: Ports
+) -> None:
+    async with served(ports, support("Hello.")) as (_, _, client):
+        built = seconds_to_build(MANY)
+        with Spent() as spent:
+            answer = await client.post(f"/v1/{path}", content=body, headers=JSON)
+        assert answer.status_code == 200
+        assert spent.seconds < max(built, 0.1)
+
+
+@pytest.mark.spec("U-13", "W-05", "W-06")
+async def test_arguments_in_a_transcript_are_no_longer_than_those_of_a_call(ports: Ports) -> None:
+    async with served(ports, support("Hello.")) as (_, _, client):
+        built = seconds_to_build(MANY)
+        said = f"{CHAT}{CALLED % json.dumps(lists(MANY))}{USER}]}}"
+        with Spent() as spent:
+            answer = await client.post("/v1/chat/completions", content=said, headers=JSON)
+        assert answer.status_code == 400
+        assert "3,000,011 characters are too many" in answer.json()["error"]["message"]
+        assert spent.seconds < max(built, 0.1)
+
+
+@pytest.mark.spec("W-05")
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (b"[]", "must be a JSON object"),
+        (b'"x"', "must be a JSON object"),
+        (b'{"model":"support"', "the JSON ends too early"),
+        (b'{"model":"\\ud800"}', "half of a surrogate pair"),
+        (b'{"model":"\xff"}', "could not parse the JSON body"),
+        (b'{"model":1e999}', "could not parse the JSON body"),
+        (b"", "it is empty"),
+    ],
+)
+async def test_a_body_that_is_no_json_object_is_refused_in_openai_s_words(
+    body: bytes, problem: str, ports: Ports
+) -> None:
+    async with served(ports, support()) as (_, _, client):
+        for path in ("chat/completions", "responses"):
+            answer = await client.post(f"/v1/{path}", content=body, headers=JSON)
+            assert answer.status_code == 400, path
+            assert problem in answer.json()["error"]["message"]

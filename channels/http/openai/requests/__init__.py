@@ -1,4 +1,4 @@
 """What a request asks for, and which run is told.
 
-Reading order: ``wanted``, ``chat_body``, ``responses_body``, ``transcript``, ``placing``.
+Reading order: ``body``, ``wanted``, ``chat_body``, ``responses_body``, ``transcript``, ``placing``.
 """
