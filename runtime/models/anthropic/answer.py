@@ -18,7 +18,7 @@ from operator import itemgetter
 from typing import Any, Final, NoReturn
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from hubbub.agents.model import (
     CallDelta,
@@ -33,7 +33,8 @@ from hubbub.agents.model import (
 )
 from hubbub.runtime.models.http.counts import counted
 from hubbub.runtime.models.http.errors import ProviderOrigin
-from hubbub.runtime.models.http.halves import AnswerDecoder, encoded
+from hubbub.runtime.models.http.halves import AnswerDecoder
+from hubbub.runtime.models.http.members import counted_in, is_given, object_in, said
 
 __all__ = ["AnthropicAnswer"]
 
@@ -45,6 +46,7 @@ _STOP_REASONS: Final = {
 _COUNTS: Final = (
     "input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"
 )  # fmt: skip
+_NO_INPUT: Final = ("", "[]", '""', "0", "false")
 _THINKING: Final = ("thinking", "redacted_thinking")
 _STATUS_OF_ERROR: Final = {
     "invalid_request_error": 400,
@@ -60,7 +62,7 @@ _STATUS_OF_ERROR: Final = {
 }
 
 
-class _Block(Struct):
+class _Block(Struct, gc=False):
     """A content block: of a whole message, opening in a stream, or as far as it has come."""
 
     type: str
@@ -70,10 +72,10 @@ class _Block(Struct):
     data: str | None = None
     id: str | None = None
     name: str | None = None
-    input: Any = None
+    input: Raw = Raw()
 
 
-class _Delta(Struct):
+class _Delta(Struct, gc=False):
     type: str = ""
     text: str = ""
     partial_json: str = ""
@@ -82,30 +84,30 @@ class _Delta(Struct):
     stop_reason: str | None = None
 
 
-class _Error(Struct):
+class _Error(Struct, gc=False):
     type: str = ""
     message: str = ""
 
 
-class _Message(Struct):
+class _Message(Struct, gc=False):
     model: str = ""
-    content: list[_Block] = []
-    stop_reason: str | None = None
-    usage: Any = None
+    usage: Raw = Raw()
 
 
-class _Event(Struct):
+class _Event(Struct, gc=False):
     type: str
     index: int = -1
     message: _Message | None = None
     content_block: _Block | None = None
     delta: _Delta | None = None
-    usage: Any = None
+    usage: Raw = Raw()
     error: _Error | None = None
 
 
-class _WholeMessage(_Message):
+class _WholeMessage(_Message, gc=False):
     type: str = ""
+    content: list[_Block] = []
+    stop_reason: str | None = None
     error: _Error | None = None
 
 
@@ -127,7 +129,10 @@ class _OpenBlock:
 
     def arguments(self) -> str:
         # Some servers put the whole input into the opening event and send no deltas.
-        return "".join(self.pieces) or encoded(self.begun.input or {}).decode()
+        if pieces := "".join(self.pieces):
+            return pieces
+        given = object_in(self.begun.input) if is_given(self.begun.input) else ""
+        return "{}" if given in _NO_INPUT else given
 
 
 class AnthropicAnswer:
@@ -175,7 +180,7 @@ class AnthropicAnswer:
         self._model = message.model
         self._stop_reason = message.stop_reason or ""
         self._count(message.usage)
-        for index, block in enumerate(message.content):
+        for index, block in enumerate(counted_in(message.content, "blocks")):
             self._open(index, block)
 
     def may_end(self) -> bool:
@@ -243,7 +248,8 @@ class AnthropicAnswer:
         if self._on_delta is not None:
             self._on_delta(delta)
 
-    def _count(self, usage: Any) -> None:
+    def _count(self, given: Raw) -> None:
+        usage = said(given)
         # Totals, not increments: the last one given holds.
         for field in _COUNTS if isinstance(usage, dict) else ():
             if (tokens := usage.get(field)) is not None:

@@ -5,9 +5,9 @@
 What every call through it keeps:
 
 * exactly one attempt, which ends in the receiver being complete or in one ``ProviderError``;
-* bounded: 64 MiB an answer, 8 MiB an event, 64 KiB of an error's body, 10 s to connect, 300 s
-  without a byte (reasoning models are silent for minutes); the limit on the whole call is the
-  caller's;
+* bounded: 64 MiB a stream, 8 MiB an event, 16 MiB an answer that is one JSON body, 64 KiB of an
+  error, 10 s to connect, 300 s without a byte (reasoning models are silent for minutes); the
+  limit on the whole call is the caller's;
 * cancellation at any await closes the response and its connection;
 * redirects are not followed, and the answer is asked for uncompressed: bounded means bounded;
 * the key is put in by the last step before the wire, so that it is in no header mapping,
@@ -30,7 +30,8 @@ from anyio.lowlevel import checkpoint, current_token
 from hubbub.hub.errors import ProviderError
 from hubbub.hub.values import Secret
 from hubbub.runtime.models.http.address import is_loopback
-from hubbub.runtime.models.http.errors import UNREADABLE, ProviderOrigin, error_message
+from hubbub.runtime.models.http.errors import MAX_ERROR_BYTES, ProviderOrigin, error_message
+from hubbub.runtime.models.http.halves import UNREADABLE
 from hubbub.runtime.models.http.inflate import CannotInflate, Inflater
 from hubbub.runtime.models.http.sse import EventTooLarge, SseDecoder
 
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
 __all__ = ["IDLE_SECONDS", "Endpoint", "Receiver", "encode_body"]
 
 MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
-MAX_ERROR_BYTES: Final = 64 * 1024
+MAX_BODY_BYTES: Final = 16 * 1024 * 1024
+"""The most that an answer may hold which is no stream: it is decoded at once."""
 MAX_CONNECTIONS: Final = 256
 CONNECT_SECONDS: Final = 10.0
 IDLE_SECONDS: Final = 300.0
@@ -281,18 +283,24 @@ class _Answer:
         if self._size > MAX_ANSWER_BYTES:
             raise self._origin.too_large(MAX_ANSWER_BYTES)
         if self._body is not None:
-            self._body += chunk
-            return False
+            return self._keep(chunk)
         if self._events == 0 and not self._head:
             # No event stream begins with a brace: this server ignores ``stream``.
             self._head = chunk.lstrip()[:1]
             if self._head == b"{":
-                self._body = bytearray(chunk)
-                return False
+                self._body = bytearray()
+                return self._keep(chunk)
         try:
             return any(map(self._take, self._decoder.feed(chunk)))
         except EventTooLarge as error:
             return self._fail(str(error))
+
+    def _keep(self, chunk: bytes) -> bool:
+        if self._size > MAX_BODY_BYTES:
+            raise self._origin.too_large(MAX_BODY_BYTES)
+        assert self._body is not None
+        self._body += chunk
+        return False
 
     def end(self) -> ProviderError | None:
         """The body has ended: the error, if that was too early."""

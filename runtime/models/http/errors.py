@@ -23,21 +23,27 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
-import msgspec
 from msgspec import Struct
 
 from hubbub.hub.errors import ModelGarbled, ModelRefused, ModelUnavailable, ProviderError
 from hubbub.hub.masking import Masker
 from hubbub.hub.ports import SystemClock
+from hubbub.hub.texts import readable
 from hubbub.hub.values import Secret
+from hubbub.runtime.models.http.halves import UNREADABLE, AnswerDecoder, encoded
 
-__all__ = ["UNREADABLE", "ProviderOrigin", "error_message", "retry_after"]
+__all__ = ["MAX_ERROR_BYTES", "ProviderOrigin", "error_message", "retry_after"]
 
-UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding raises for bytes that are no JSON of the form expected; nested too deeply, too."""
+MAX_ERROR_BYTES: Final = 64 * 1024
+"""The most that is read of an error's body, or of an error inside an answer."""
 
 MAX_QUOTE: Final = 500
 """The most characters quoted from a provider's own message."""
+
+MAX_SCRUBBED: Final = 10_000
+"""The most characters of it that are looked at, as blanks are left out of what is quoted."""
+
+_decode_any: Final[AnswerDecoder[Any]] = AnswerDecoder(Any)
 
 
 class ProviderOrigin(Struct, frozen=True):
@@ -110,7 +116,8 @@ class ProviderOrigin(Struct, frozen=True):
         return f": {text}" if text else ""
 
     def _scrub(self, text: str) -> str:
-        return Masker([secret.reveal() or "" for secret in self.secrets])(text)
+        """The beginning of ``text``, without a secret that begins in it, nor a part of one."""
+        return Masker([secret.reveal() or "" for secret in self.secrets])(text, MAX_SCRUBBED)
 
 
 def _without_control(text: str) -> str:
@@ -119,15 +126,17 @@ def _without_control(text: str) -> str:
 
 
 def error_message(body: bytes) -> str:
-    """The provider's own words out of an error's body, in any of the usual shapes."""
+    """The provider's own words out of an error's body, in any of the usual shapes; of one that is
+    larger than ``MAX_ERROR_BYTES``, its beginning."""
+    body = body[:MAX_ERROR_BYTES]
     try:
-        found: Any = msgspec.json.decode(body)
+        found = _decode_any(body)
     except UNREADABLE:
         return body.decode(errors="replace")
     for name in ("error", "message", "detail"):
         if isinstance(found, dict) and found.get(name):
             found = found[name]
-    return found if isinstance(found, str) else msgspec.json.encode(found).decode()
+    return readable(found) if isinstance(found, str) else encoded(found).decode()
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

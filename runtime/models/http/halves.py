@@ -8,26 +8,40 @@ units sends one character of two halves in two deltas.  msgspec refuses such a t
     the reply        ─► ``whole_reply``: whatever is still half is replaced
 
 and the deltas together say what the reply says.  An answer without halves takes msgspec's way.
+
+What is decoded has bounds beside its size: a server could make much more of few bytes.
 """
 
 import json
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Final, Generic, NoReturn, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct, inspect
 from msgspec.structs import replace
 
 from hubbub.agents.model import CallDelta, Delta, ModelReply, OnDelta, TextDelta, ThinkingDelta
 from hubbub.hub.texts import readable
 
-__all__ = ["AnswerDecoder", "WholeDeltas", "encoded", "whole_reply"]
+__all__ = ["UNREADABLE", "AnswerDecoder", "WholeDeltas", "encoded", "whole_reply"]
+
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for bytes that are no JSON of the form expected; nested too deeply, too."""
+
+MAX_OBJECTS: Final = 500_000
+"""The most objects that are made of one event or body."""
+
+MAX_HALVED_BYTES: Final = 1024 * 1024
+"""The most that is decoded with halves, for which each value becomes an object at first."""
 
 _T = TypeVar("_T")
 _PartT = TypeVar("_PartT", bound=Struct)
 
 
 class AnswerDecoder(Generic[_T]):
-    """Decodes JSON of one type; raises what ``UNREADABLE`` lists."""
+    """Decodes JSON of one type; raises what ``UNREADABLE`` lists.
+
+    Lists in the type are to be of objects: only these are counted before they are made.
+    """
 
     __slots__ = ("_decode", "_type")
 
@@ -35,18 +49,26 @@ class AnswerDecoder(Generic[_T]):
         self._type = type_
         self._decode = msgspec.json.Decoder(type_).decode
 
-    def __call__(self, data: bytes) -> _T:
+    def __call__(self, data: bytes | Raw) -> _T:
+        size = len(memoryview(data))
+        # No type makes more objects than there are braces, nor less than three bytes hold one.
+        if size > MAX_OBJECTS * 3 and bytes(data).count(b"{") > MAX_OBJECTS:
+            raise msgspec.DecodeError(f"it holds more than {MAX_OBJECTS:,} objects")
         try:
             return self._decode(data)
         except msgspec.ValidationError:
             raise
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             refused = error
+        if size > MAX_HALVED_BYTES:
+            raise refused
         try:
-            found = json.loads(data.decode("utf-8", "surrogatepass"), parse_constant=_refuse)
+            text = bytes(data).decode("utf-8", "surrogatepass")
+            found = json.loads(text, parse_constant=_refuse)
+            shaped = _shaped(found, inspect.type_info(self._type))
         except (ValueError, RecursionError):
             raise refused from None
-        return msgspec.convert(_with_whole_names(found), self._type)
+        return msgspec.convert(shaped, self._type)
 
 
 class WholeDeltas:
@@ -120,13 +142,22 @@ def _part_of(delta: Delta) -> tuple[type[Delta], int]:
             return type(delta), number
 
 
-def _with_whole_names(found: Any) -> Any:
-    """The names of an object, which msgspec compares, without halves."""
-    match found:
-        case dict():
-            return {readable(name): _with_whole_names(each) for name, each in found.items()}
-        case list():
-            return [_with_whole_names(each) for each in found]
+def _shaped(found: Any, form: inspect.Type) -> Any:
+    """``found`` as ``convert`` takes it: the members that ``form`` has, what is ``Raw`` written."""
+    match form:
+        case inspect.RawType():
+            # A text may be half of what comes in two deltas; nothing else is put together.
+            return Raw(json.dumps(found).encode() if isinstance(found, str) else encoded(found))
+        case inspect.UnionType(types=types):
+            shaped = (_shaped(found, each) for each in types)
+            return next((each for each in shaped if each is not found), found)
+        case inspect.ListType(item_type=item) if isinstance(found, list):
+            return [_shaped(each, item) for each in found]
+        case inspect.StructType(fields=fields, array_like=True) if isinstance(found, list):
+            return [_shaped(each, f.type) for each, f in zip(found, fields, strict=False)]
+        case inspect.StructType(fields=fields) if isinstance(found, dict):
+            known = {f.encode_name: f.type for f in fields}
+            return {n: _shaped(each, known[n]) for n, each in found.items() if n in known}
         case _:
             return found
 

@@ -33,6 +33,7 @@ from hubbub.agents.model import (
     AssistantMessage,
     ModelMessage,
     UserMessage,
+    parse_arguments,
 )
 
 __all__ = ["BEGIN", "CONTINUE", "FILLERS", "Turn", "UserTurn", "conversation"]
@@ -128,15 +129,16 @@ def _acceptable_call(call: AnsweredCall, used: set[str]) -> AnsweredCall:
     )
 
 
-_ARGUMENTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-"""Reads what arguments must be, and makes nothing of it: each request has those of all calls."""
+SHORT: Final = 10_000
+_SKIPPED: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+"""Reads long arguments, and makes nothing of them: each request has those of all calls."""
 
 
 def _acceptable_arguments(text: str) -> str:
     if not text.strip():
         return "{}"
     try:
-        _ARGUMENTS.decode(text)
+        (parse_arguments if len(text) <= SHORT else _SKIPPED.decode)(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         whole = text.encode(errors="replace").decode()
         return msgspec.json.encode({"_malformed": whole}).decode()

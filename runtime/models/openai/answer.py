@@ -18,7 +18,7 @@ Usage is counted as OpenAI does: ``input_tokens`` includes what was read from th
 from typing import Any, Final, NoReturn
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from hubbub.agents.model import (
     CallDelta,
@@ -32,8 +32,16 @@ from hubbub.agents.model import (
     Usage,
 )
 from hubbub.runtime.models.http.counts import counted
-from hubbub.runtime.models.http.errors import ProviderOrigin, error_message
-from hubbub.runtime.models.http.halves import AnswerDecoder, encoded
+from hubbub.runtime.models.http.errors import MAX_ERROR_BYTES, ProviderOrigin, error_message
+from hubbub.runtime.models.http.halves import AnswerDecoder
+from hubbub.runtime.models.http.members import (
+    counted_in,
+    first_of,
+    is_given,
+    object_in,
+    said,
+    text_in,
+)
 from hubbub.runtime.models.openai.arguments import GrowingArguments
 from hubbub.runtime.models.openai.calls import signatures_of
 
@@ -59,43 +67,62 @@ _STATUS_OF_WORD: Final = (
 )
 
 
-class _Function(Struct):
+class _Function(Struct, gc=False):
     name: str | None = None
-    arguments: str | dict[str, Any] | None = None
+    arguments: Raw = Raw()
 
 
-class _CallPiece(Struct):
+class _CallPiece(Struct, gc=False):
     index: int | None = None
     id: str | None = None
     function: _Function | None = None
-    extra_content: Any = None
+    extra_content: Raw = Raw()
 
 
-class _Piece(Struct):
+class _ContentPart(Struct, gc=False):
+    text: Raw = Raw()
+
+
+class _Piece(Struct, gc=False):
     """A delta or a whole message: they have the same fields."""
 
-    content: str | list[Any] | None = None
+    content: Raw = Raw()
     refusal: str | None = None
-    reasoning_content: Any = None
-    reasoning: Any = None
+    reasoning_content: Raw = Raw()
+    reasoning: Raw = Raw()
     tool_calls: list[_CallPiece] | None = None
 
 
-class _Choice(Struct):
+class _Choice(Struct, gc=False):
     index: int | None = 0
     delta: _Piece | None = None
     message: _Piece | None = None
     finish_reason: str | None = None
 
 
-class _Chunk(Struct):
+class _Choices(Struct, array_like=True, gc=False):
+    """A list of choices, of which nothing is read but the first."""
+
+    first: _Choice | None = None
+
+
+class _Chunk(Struct, gc=False):
     model: str | None = None
-    choices: list[_Choice] | None = None
-    usage: Any = None
-    error: Any = None
+    choices: _Choices | None = None
+    usage: Raw = Raw()
+    error: Raw = Raw()
+
+
+class _Error(Struct, gc=False):
+    """What tells the kind of an error."""
+
+    type: Raw = Raw()
+    code: Raw = Raw()
 
 
 _decode: Final = AnswerDecoder(_Chunk)
+_decode_parts: Final = AnswerDecoder(list[_ContentPart])
+_decode_error: Final = AnswerDecoder(_Error)
 
 
 class _Call:
@@ -106,7 +133,7 @@ class _Call:
     def __init__(self, id_: str, number: int) -> None:
         self.id = id_
         self.number = number
-        self.extra: Any = None
+        self.extra = Raw()
         self.name = ""
         self.arguments = GrowingArguments()
 
@@ -136,7 +163,7 @@ class OpenAIAnswer:
 
     def body(self, data: bytes) -> None:
         whole = _decode(data)
-        if whole.error is None and not whole.choices:
+        if not is_given(whole.error) and (whole.choices is None or whole.choices.first is None):
             raise msgspec.ValidationError("an answer without choices")
         self._take(whole)
 
@@ -176,21 +203,20 @@ class OpenAIAnswer:
         return reason
 
     def _take(self, chunk: _Chunk) -> None:
-        if chunk.error is not None:
+        if is_given(chunk.error):
             self._refuse(chunk.error)
         self._model = chunk.model or self._model
-        self._usage = chunk.usage or self._usage
-        for choice in chunk.choices or ():
-            if choice.index:
-                # ``n`` above 1, which options may ask for: only the first choice is the reply.
-                continue
-            self._stop_reason = choice.finish_reason or self._stop_reason
-            if (piece := choice.delta or choice.message) is not None:
-                self._grow(piece)
+        self._usage = said(chunk.usage) or self._usage
+        choice = None if chunk.choices is None else chunk.choices.first
+        if choice is None or choice.index:
+            # ``n`` above 1, which options may ask for: only the first choice is the reply.
+            return
+        self._stop_reason = choice.finish_reason or self._stop_reason
+        if (piece := choice.delta or choice.message) is not None:
+            self._grow(piece)
 
     def _grow(self, piece: _Piece) -> None:
-        thought = piece.reasoning_content or piece.reasoning
-        if thought and isinstance(thought, str):
+        if thought := text_in(piece.reasoning_content) or text_in(piece.reasoning):
             self._thinking.append(thought)
             self._tell(ThinkingDelta(thought))
         if text := _text_of(piece.content):
@@ -198,7 +224,7 @@ class OpenAIAnswer:
         if piece.refusal:
             self._refused = True
             self._say(piece.refusal)
-        for part in piece.tool_calls or ():
+        for part in counted_in(piece.tool_calls, "calls"):
             self._grow_call(part)
 
     def _say(self, text: str) -> None:
@@ -210,11 +236,10 @@ class OpenAIAnswer:
         call = self._call_of(part, function)
         if function.name and not call.name:
             call.name = function.name
-        arguments = function.arguments or ""
-        if isinstance(arguments, dict):
-            arguments = encoded(arguments).decode()
+        arguments = _arguments_of(function.arguments)
         call.arguments.add(arguments)
-        call.extra = part.extra_content or call.extra
+        if is_given(part.extra_content):
+            call.extra = part.extra_content
         self._tell(CallDelta(call.number, call.name, arguments))
 
     def _call_of(self, part: _CallPiece, function: _Function) -> _Call:
@@ -240,13 +265,13 @@ class OpenAIAnswer:
         if self._on_delta is not None:
             self._on_delta(delta)
 
-    def _refuse(self, error: Any) -> NoReturn:
-        message = error_message(encoded(error))
-        fields = error if isinstance(error, dict) else {}
-        code = fields.get("code")
+    def _refuse(self, error: Raw) -> NoReturn:
+        message = error_message(bytes(memoryview(error)[:MAX_ERROR_BYTES]))
+        fields = _decode_error(error) if first_of(error) == b"{" else _Error()
+        code = said(fields.code)
         if isinstance(code, int) and 400 <= code < 600:
             raise self._origin.refusal(code, message)
-        words = f"{fields.get('type')} {code}"
+        words = f"{said(fields.type)} {code}"
         status = next((number for word, number in _STATUS_OF_WORD if word in words), 500)
         raise self._origin.refusal(status, message)
 
@@ -261,8 +286,31 @@ def _begins_another(known: _Call, part: _CallPiece, function: _Function) -> bool
     return known.arguments.is_whole
 
 
-def _text_of(content: str | list[Any] | None) -> str:
-    if isinstance(content, list):
-        parts = (part.get("text") for part in content if isinstance(part, dict))
-        return "".join(text for text in parts if isinstance(text, str))
-    return content or ""
+def _arguments_of(given: Raw) -> str:
+    match first_of(given):
+        case b'"':
+            return text_in(given)
+        case b"{":
+            return object_in(given)
+        case _ if is_given(given):
+            raise msgspec.ValidationError("arguments that are neither a text nor an object")
+        case _:
+            return ""
+
+
+def _text_of(content: Raw) -> str:
+    if first_of(content) != b"[":
+        return text_in(content)
+    try:
+        parts = counted_in(_decode_parts(content), "parts of content")
+    except msgspec.ValidationError:
+        # Something else among them, which is passed over where it is not much.
+        listed = said(content)
+        if listed is None:
+            raise
+        return "".join(part["text"] for part in listed if _is_text(part))
+    return "".join(text_in(part.text) for part in parts)
+
+
+def _is_text(part: Any) -> bool:
+    return isinstance(part, dict) and isinstance(part.get("text"), str)

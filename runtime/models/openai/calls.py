@@ -6,12 +6,15 @@
 * Mistral's ids of calls have nine letters and digits: the number of the call in the request.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from hubbub.agents.model import Thinking
+from hubbub.runtime.models.http.halves import UNREADABLE, AnswerDecoder
+from hubbub.runtime.models.http.members import is_given
 from hubbub.runtime.models.http.messages import Turn, UserTurn
 from hubbub.runtime.models.http.thoughts import owned, signed
 
@@ -21,7 +24,18 @@ _OWNER: Final = "gemini"
 _UNSIGNED: Final = "skip_thought_signature_validator"
 
 
-def signatures_of(extras: Iterable[Any]) -> tuple[Thinking, ...]:
+class _Google(Struct, gc=False):
+    thought_signature: str | None = None
+
+
+class _Extra(Struct, gc=False):
+    google: _Google | None = None
+
+
+_decode_extra: Final = AnswerDecoder(_Extra)
+
+
+def signatures_of(extras: Iterable[Raw]) -> tuple[Thinking, ...]:
     """The thoughts that keep the signatures in the ``extra_content`` of calls, in their order."""
     return tuple(
         Thinking(signature=signed(_OWNER, f"{index}:{text}"))
@@ -30,10 +44,14 @@ def signatures_of(extras: Iterable[Any]) -> tuple[Thinking, ...]:
     )
 
 
-def _signature_in(extra: Any) -> str:
-    found = extra.get("google") if isinstance(extra, Mapping) else None
-    text = found.get("thought_signature") if isinstance(found, Mapping) else None
-    return text if isinstance(text, str) else ""
+def _signature_in(extra: Raw) -> str:
+    if not is_given(extra):
+        return ""
+    try:
+        google = _decode_extra(extra).google
+    except UNREADABLE:
+        return ""
+    return (google and google.thought_signature) or ""
 
 
 def sign_calls(calls: Sequence[dict[str, Any]], thoughts: Iterable[Thinking]) -> None:

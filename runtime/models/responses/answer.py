@@ -15,10 +15,10 @@ Usage is counted as OpenAI does: ``input_tokens`` includes what was read from th
 """
 
 from collections import Counter
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from hubbub.agents.model import (
     CallDelta,
@@ -34,6 +34,7 @@ from hubbub.agents.model import (
 from hubbub.runtime.models.http.counts import counted
 from hubbub.runtime.models.http.errors import ProviderOrigin
 from hubbub.runtime.models.http.halves import AnswerDecoder
+from hubbub.runtime.models.http.members import counted_in, first_of, said, text_in
 from hubbub.runtime.models.http.thoughts import signed
 
 __all__ = ["OWNER", "ResponsesAnswer"]
@@ -55,13 +56,13 @@ _GAP: Final = "\n\n"
 """Between the parts of a summary."""
 
 
-class _Part(Struct):
+class _Part(Struct, gc=False):
     type: str = ""
     text: str | None = None
     refusal: str | None = None
 
 
-class _Item(Struct):
+class _Item(Struct, gc=False):
     type: str
     id: str | None = None
     content: list[_Part] | None = None
@@ -72,37 +73,37 @@ class _Item(Struct):
     arguments: str | None = None
 
 
-class _Reason(Struct):
+class _Reason(Struct, gc=False):
     reason: str | None = None
 
 
-class _Error(Struct):
+class _Error(Struct, gc=False):
     code: str | int | None = None
     message: str | None = None
 
 
-class _Response(Struct):
+class _Response(Struct, gc=False):
     status: str | None = None
     model: str | None = None
-    output: list[_Item] | None = None
-    usage: Any = None
+    usage: Raw = Raw()
     incomplete_details: _Reason | None = None
     error: _Error | None = None
 
 
-class _Event(Struct):
+class _Event(Struct, gc=False):
     type: str
     output_index: int = -1
     summary_index: int = 0
-    delta: Any = None
+    delta: Raw = Raw()
     item: _Item | None = None
     response: _Response | None = None
     code: str | int | None = None
     message: str | None = None
 
 
-class _Whole(_Response):
+class _Whole(_Response, gc=False):
     object: str = ""
+    output: list[_Item] | None = None
 
 
 _decode_event: Final = AnswerDecoder(_Event)
@@ -161,7 +162,7 @@ class ResponsesAnswer:
         whole = _decode_whole(data)
         if whole.error is None and whole.output is None:
             raise msgspec.ValidationError("an answer without output")
-        for index, item in enumerate(whole.output or ()):
+        for index, item in enumerate(counted_in(whole.output, "items")):
             self._complete(index, item)
         self._finish(whole)
 
@@ -171,7 +172,7 @@ class ResponsesAnswer:
 
     def reply(self, name: str) -> ModelReply:
         items = [each.item for _, each in sorted(self._outputs.items())]
-        usage = self._response.usage
+        usage = said(self._response.usage)
         calls = tuple(
             ToolCall(id=each.call_id or "", name=each.name or "", arguments=each.arguments or "{}")
             for each in items
@@ -215,9 +216,10 @@ class ResponsesAnswer:
 
     def _grow(self, event: _Event, kind: str) -> None:
         output = self._outputs.get(event.output_index)
-        if output is None or output.item.type != kind or not isinstance(event.delta, str):
+        is_text = first_of(event.delta) == b'"'
+        if output is None or output.item.type != kind or not is_text:
             raise msgspec.ValidationError(f"a delta of no {kind}: item {event.output_index}")
-        text = event.delta
+        text = text_in(event.delta)
         if kind == "reasoning" and event.summary_index != output.part:
             output.part, text = event.summary_index, _GAP + text
         output.pieces.append(text)
