@@ -195,10 +195,7 @@ class Pipeline:
             if done is not None:
                 done()
 
-        if receipt.status == "pending":
-            receipt.watch(settled)
-        else:
-            settled(receipt)
+        receipt.watch(settled)
         return receipt
 
     def emit_ephemeral(self, event: Event, done: Callable[[], None] | None = None) -> None:
@@ -400,7 +397,8 @@ class Pipeline:
             receipt.agent = delivery.event.agent
         elif delivery.first is not None and delivery.outcome == "duplicate":
             receipt.cursor = cursor_behind(self.journal.name, *delivery.first)
-        if delivery.outcome == "duplicate" and delivery.event.__class__ is SessionReply:
+        is_second = delivery.outcome == "duplicate" and not delivery.repeats
+        if is_second and delivery.event.__class__ is SessionReply:
             # Of replies only the first counts, and what this one says may be something else.
             delivery.outcome, delivery.reason = "rejected", ANSWERED
         if delivery.event.__class__ is SessionAbort and owner is not None:

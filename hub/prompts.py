@@ -23,6 +23,7 @@ committed first.
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, Final, Protocol
 
 import anyio
@@ -51,6 +52,7 @@ from hubbub.hub.events import (
 )
 from hubbub.hub.pipeline import Pipeline
 from hubbub.hub.receipt import Receipt
+from hubbub.hub.store.journal import RequestKey
 from hubbub.hub.store.sharing import sharing_of
 from hubbub.hub.task_host import TaskHost
 from hubbub.hub.texts import check_text
@@ -251,11 +253,14 @@ class Prompts:
             with anyio.move_on_after(timeout) as scope:
                 await prompt.wait(make_waiter)
             if scope.cancelled_caught and not prompt.ended:
+                assert timeout is not None
                 if prompt.answer is None:
-                    assert timeout is not None
                     prompt.ended = EXPIRED
                     raise PromptTimeout(prompt.id, timeout)
+                prompt.expires_at = self._pipeline.ports.clock.now()
                 await prompt.wait(make_waiter)  # It came in time, and is on its way.
+                if prompt.is_expired:  # It was an answer to another one.
+                    raise PromptTimeout(prompt.id, timeout)
 
     def _register(self, prompt: PendingPrompt) -> None:
         self._open[prompt.id] = prompt
@@ -265,12 +270,12 @@ class Prompts:
 
     # ── replying ─────────────────────────────────────────────────────────────────────────────
 
-    def reply(self, reply: SessionReply) -> Receipt:
-        """Answer a prompt; the first reply wins."""
+    def reply(self, reply: SessionReply, request: RequestKey | None = None) -> Receipt:
+        """Answer a prompt; the first reply wins.  The ``request`` is noted with that of a run."""
         prompt_id = reply.prompt_id
         prompt = self._open.get(prompt_id)
         if prompt is None:
-            return self._ended.refuse(reply)
+            return self._ended.refuse(reply, request)
         if prompt.answer is not None or prompt.ended:
             return Receipt("rejected", prompt.ended or "answered")
         if stops := self._stopping.get(prompt.asker):
@@ -284,16 +289,23 @@ class Prompts:
         prompt.answer = event
         if prompt.asker:
             # The asking run gets it through its inbox; by taking it, it ends the prompt.
-            receipt = self._pipeline.deliver(event, to=prompt.asker)
-            if receipt.status == "pending":
-                receipt.watch(lambda receipt: self._rejected(prompt, receipt))
-            else:
-                self._rejected(prompt, receipt)
+            receipt = self._pipeline.deliver(event, to=prompt.asker, request=request)
+            receipt.watch(partial(self._replied, prompt, request))
             return receipt
         if self._pipeline.dispatcher.has(SessionReply.type):
             self._pipeline.emit_ephemeral(event)
         self.end(prompt_id, end_of(event))
         return Receipt("accepted")
+
+    def _replied(self, prompt: PendingPrompt, request: RequestKey | None, receipt: Receipt) -> None:
+        """The store has taken a reply, or not: by its request it may be none to this prompt."""
+        is_other = receipt.status == "duplicate" or receipt.reason == "key reused"
+        if request is None or not is_other:
+            self._rejected(prompt, receipt)
+        elif not prompt.ended:
+            prompt.answer = None
+            if prompt.is_over_at(self._pipeline.ports.clock.now()):
+                prompt.end(EXPIRED)
 
     def replied_elsewhere(self, reply: SessionReply) -> None:
         """Another process has brought a reply to a run: it is the first one, as the store says."""

@@ -263,7 +263,13 @@ class Sending:
         return await self.prompts.ask(address, question, options, timeout, given=given)
 
     def reply(
-        self, prompt_id: str, content: str, *, is_error: bool = False, source: str = ""
+        self,
+        prompt_id: str,
+        content: str,
+        *,
+        is_error: bool = False,
+        source: str = "",
+        request: RequestKey | None = None,
     ) -> Receipt:
         """Answer a prompt; the first reply wins, later and unknown ones are rejected.
 
@@ -271,13 +277,25 @@ class Sending:
         ``approve`` approves, and any other text denies and is the reason; see ``approve``.  An
         answer that does not fit the question's schema is rejected with the reason, and the prompt
         stays open.  Accepted is what is durable.
+
+        A ``request`` is noted with the answer to what a run asks.  Who does not know which prompt
+        it has answered the first time asks ``find_request`` before choosing one.
         """
         check_text("content", content)
         if is_error is not False:
             check_flag("is_error", is_error)
         return self._reply(
-            SessionReply(prompt_id=prompt_id, content=content, source=source, is_error=is_error)
+            SessionReply(prompt_id=prompt_id, content=content, source=source, is_error=is_error),
+            checked(request),
         )
+
+    def find_request(self, request: RequestKey) -> Receipt:
+        """What was accepted with a request; nothing is sent.
+
+        The receipt says ``duplicate``, with the run and the cursor, or is rejected: as ``key
+        reused`` where something else was said with it, as ``unknown`` where nothing was accepted.
+        """
+        return self.pipeline.deliver(SessionCompact(), to="", request=checked(request))
 
     def approve(
         self, prompt_id: str, arguments: Mapping[str, Any] | None = None, *, source: str = ""
@@ -311,7 +329,7 @@ class Sending:
             SessionReply(prompt_id=prompt_id, content=reason, source=source, decision="deny")
         )
 
-    def _reply(self, reply: SessionReply) -> Receipt:
+    def _reply(self, reply: SessionReply, request: RequestKey | None = None) -> Receipt:
         check_labels(prompt_id=reply.prompt_id, source=reply.source)
         check_key_size("source", reply.source)
         if self.pipeline.is_closed:
@@ -319,7 +337,7 @@ class Sending:
             receipt.settle("rejected", "hub closed")
             return receipt
         self.pipeline.check("reply")
-        return self.prompts.reply(reply)
+        return self.prompts.reply(reply, request)
 
     def serve(
         self, address: str, handler: Callable[..., Any | Awaitable[Any]]

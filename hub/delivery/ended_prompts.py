@@ -28,7 +28,7 @@ from hubbub.hub.events import AgentComplete, SessionPrompt, SessionPromptEnd, Se
 from hubbub.hub.events.event import ending_words
 from hubbub.hub.ports import Clock
 from hubbub.hub.receipt import Receipt
-from hubbub.hub.store.journal import Journal, Selection
+from hubbub.hub.store.journal import Journal, RequestKey, Selection
 from hubbub.hub.store.sharing import sharing_of
 from hubbub.hub.task_host import TaskHost
 from hubbub.hub.texts import check_text
@@ -121,7 +121,7 @@ class EndedPrompts:
             if len(self._reasons) > REMEMBERED:
                 self._reasons.popitem(last=False)
 
-    def refuse(self, reply: SessionReply) -> Receipt:
+    def refuse(self, reply: SessionReply, request: RequestKey | None = None) -> Receipt:
         """The rejection of a reply, or what becomes of it in another process; it is settled later
         where that takes reading."""
         prompt_id = reply.prompt_id
@@ -136,7 +136,7 @@ class EndedPrompts:
             return Receipt("rejected", reason or (ELSEWHERE if is_elsewhere else UNKNOWN))
         receipt = Receipt()
         self._looked_up.add(receipt)
-        self._tasks.start(self._look_up(reply, receipt), name="hubbub reply", steady=True)
+        self._tasks.start(self._look_up(reply, receipt, request), name="hubbub reply", steady=True)
         return receipt
 
     async def check_here(self, address: str) -> None:
@@ -156,13 +156,16 @@ class EndedPrompts:
         for receipt in tuple(self._looked_up):
             self._settle(receipt, HUB_CLOSED)
 
-    async def _look_up(self, reply: SessionReply, receipt: Receipt) -> None:
+    async def _look_up(
+        self, reply: SessionReply, receipt: Receipt, request: RequestKey | None
+    ) -> None:
         try:
             reason, asked = await self._read(reply.prompt_id)
         except HubbubError as error:
             reason, asked = f"unreadable: {error}", None
         if self._deliver is not None and asked is not None and receipt in self._looked_up:
-            reason = self._pass_on(self._deliver, asked, reply, receipt)
+            deliver = partial(self._deliver, to=asked.run_id, request=request)
+            reason = self._pass_on(deliver, asked, reply, receipt)
         if reason:
             self._settle(receipt, reason)
 
@@ -186,7 +189,7 @@ class EndedPrompts:
             receipt.key, receipt.cursor = sent.key, sent.cursor
             receipt.settle(sent.status, sent.reason)
 
-        deliver(event, to=asked.run_id).watch(told)
+        deliver(event).watch(told)
         return ""
 
     async def _read(self, prompt_id: str) -> tuple[str, SessionPrompt | None]:

@@ -77,6 +77,11 @@ class PendingPrompt(Struct, eq=False):
         """Whether its end says that the asker has the reply."""
         return self.answer is not None and self.ended == ANSWERED
 
+    @property
+    def is_expired(self) -> bool:
+        """Whether it has ended without an answer in time."""
+        return self.ended == EXPIRED
+
     def is_over_at(self, now: int) -> bool:
         """Whether its time is over."""
         return 0 < self.expires_at <= now

@@ -110,7 +110,7 @@ the message cannot come, for the run has no such file, or has one that the messa
 
 
 class Delivery(Struct, eq=False):
-    """One item for one inbox.  The store fills in the last four fields."""
+    """One item for one inbox.  The store fills in the last five fields."""
 
     event: InLane
     to: str
@@ -145,6 +145,8 @@ class Delivery(Struct, eq=False):
     run_ids: tuple[str, ...] = ()
     first: tuple[str, str, int] | None = None
     """Of a duplicate: where in which lane stands what was accepted."""
+    repeats: bool = False
+    """Whether it is a duplicate by its request."""
 
 
 class FoundRun(Struct, frozen=True, kw_only=True):

@@ -355,6 +355,7 @@ class Ledger(Generic[R]):
             delivery.outcome, delivery.reason = "rejected", problem
         else:
             delivery.outcome, delivery.first = "duplicate", (run_id, "in", seq)
+            delivery.repeats = True
         return True
 
     def _deliver_to_many(self, commit: Commit, delivery: Delivery) -> None:

@@ -33,6 +33,7 @@ from hubbub import (
     tool,
 )  # fmt: skip
 from hubbub.channels import Channel, Channels
+from hubbub.hub import RequestKey
 from hubbub.hub.delivery.stream import EventStream
 from hubbub.hub.errors import CallerError, OperatorError, WrongLoop, WrongThread
 from hubbub.hub.run_hub import RunHub
@@ -82,6 +83,7 @@ HUB: Final[dict[str, Call]] = {
     "open": lambda s: s.hub.open("echo", "x"),
     "publish": lambda s: s.hub.publish(TICK),
     "read": lambda s: s.hub.read(),
+    "find_request": lambda s: s.hub.find_request(RequestKey("r")),
     "reply": lambda s: s.hub.reply("p", "x"),
     "reset": lambda s: s.hub.reset(s.run.run_id),
     "compact": lambda s: s.hub.compact(s.run.run_id),

@@ -78,12 +78,14 @@ class _Placing:
         self._ignored = list(wanted.ignored)
         said = structs.replace(wanted, key="", stream=False, has_usage=False)
         self._request = request_key(wanted.key, ("v1", where), said)
+        self._approving = request_key(wanted.key, ("v1", where, "approve"), said)
+        """Noted with what a child is told, before its conversation hears it by the request."""
 
     async def place(self) -> RequestPlace:
         """Find the run, and tell it."""
         wanted = self._wanted
         if self._split.outputs:
-            placed = await self._reply()
+            placed = await self._reply() or await self._repeated()
             if placed is not None:
                 return placed
         if wanted.previous:
@@ -118,10 +120,12 @@ class _Placing:
                 param=self._where,
             )  # fmt: skip
         seq = 0
+        last = next(reversed(given)) if self._split.text is None else ""
         for prompt_id, result in given.items():
-            receipt = await self._hub.reply(prompt_id, result, source=SOURCE)
+            request = self._request if prompt_id == last else None
+            receipt = await self._hub.reply(prompt_id, result, source=SOURCE, request=request)
             if receipt.rejected:
-                before = await self._replied_before(run_id, given)
+                before = await self._repeated() or await self._replied_before(run_id, given)
                 if before is not None:  # Told by another of the same request, at the same time.
                     return before
                 raise Refused(409, f"the result was not taken: {receipt.explanation}")
@@ -225,13 +229,34 @@ class _Placing:
         """Approve the oldest call that waits for it, where that is what is said."""
         if text.strip().lower() != "approve":
             return None
-        state = await state_of(self._hub, run_id)
-        for prompt in state.pending.prompts.values() if state is not None else ():
-            if prompt.kind == "approval":
-                receipt = await self._hub.reply(prompt.prompt_id, "approve", source=SOURCE)
-                if receipt.accepted and prompt.run_id == run_id:
-                    return self._placed(run_id, seq_of(receipt.cursor))
-                return None  # What a child asked is answered; the conversation hears it, too.
+        hub, state = self._hub, await state_of(self._hub, run_id)
+        prompts = state.pending.prompts.values() if state is not None else ()
+        prompt = next((x for x in prompts if x.kind == "approval"), None)
+        if prompt is None:
+            return None
+        # Later than the prompts are read: if the request has answered an older one, that is noted.
+        if (before := await self._repeated()) is not None:
+            return before
+        if self._approving is not None and (await hub.find_request(self._approving)).duplicate:
+            return None  # The conversation has yet to hear it.
+        is_own = prompt.run_id == run_id
+        receipt = await hub.reply(
+            prompt.prompt_id, "approve", source=SOURCE,
+            request=self._request if is_own else self._approving,
+        )  # fmt: skip
+        if is_own and not receipt.rejected:
+            return self._placed(receipt.run_id, seq_of(receipt.cursor))
+        return None  # What a child asked is answered; the conversation hears it, too.
+
+    async def _repeated(self) -> RequestPlace | None:
+        """Where the same request was taken before."""
+        if self._request is None:
+            return None
+        found = await self._hub.find_request(self._request)
+        if found.duplicate:
+            return self._placed(found.run_id, seq_of(found.cursor))
+        if found.reason != "unknown":
+            raise refused_by(found)
         return None
 
     def _shown_with(self, text: str) -> tuple[Image | Document | Audio, ...]:
