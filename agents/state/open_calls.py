@@ -105,12 +105,14 @@ def complete_calls(thread: Thread, events: Sequence[e.AgentToolComplete]) -> Thr
     calls = [*step.calls] if step is not None else []
     for event in events:
         call = calls[event.index] if event.index < len(calls) else None
-        if call is None or call.status == "done":
+        if call is None:
             continue
         if call.status == "waiting" or event.parts or event.attachments or thread.family.undecided:
             for each in events:
                 thread = complete_call(thread, each)
             return thread
+        if call.status == "done":
+            continue
         last = event
         calls[event.index] = replace(
             call, status="done", output=event.output, is_error=event.is_error, ran=event.ran,
