@@ -1,9 +1,10 @@
 """``AgentTurn``: what became of one item in a run's inbox, and when that is over.
 
     in the inbox ──► taken ──► the session ends                     completed, failed, …
-                       │  ▲    the run ends                         failed, cancelled
-              a frame has the  every call at work waits for people  completed: it is their turn
-              conversation     a code agent asks for its next message
+        │              │  ▲    the run ends                         failed, cancelled
+        │     a frame has the  every call at work waits for people  completed: it is their turn
+        │     conversation     a code agent asks for its next message
+        └────────────────────► the same, asked since it came        completed: so it is
 
 It sees the events of a whole tree in their order, live ones and those on record alike.  In which
 commit an event was cannot be seen, but the events of one commit have one time; so whether
@@ -83,12 +84,13 @@ class AgentTurn:
 
     @property
     def left_open(self) -> tuple[SessionPrompt, ...]:
-        """What people were asked before the item came, and is still open at the end of the turn,
-        as that waits for them."""
+        """What people were asked before the item was taken, and is still open at the end of the
+        turn, as that waits for them."""
         if self.ending is not None or self.status != "completed":
             return ()
         before = self._question.pending.prompts
-        return tuple(x for x in self._pending.prompts.values() if x.prompt_id in before)
+        open_ = self._pending.prompts.values()
+        return tuple([x for x in open_ if x.prompt_id in before or not self.speakers])
 
     @property
     def is_resting(self) -> bool:
@@ -117,10 +119,19 @@ class AgentTurn:
 
     def settle(self) -> None:
         """Nothing more is there: look whether it is people's turn."""
-        if self.status == "in_progress" and (
-            self._is_handled or self._pending.wait_for_people(self._at)
-        ):
+        if self.status == "in_progress":
+            is_theirs = self._is_handled or self._pending.wait_for_people(self._at)
+        else:  # It waits, and so does what it waits for: a person has been asked since it came.
+            is_theirs = self.status == "queued" and self._is_passed_over()
+        if is_theirs:
             self._end("completed", self._last_at)
+
+    def _is_passed_over(self) -> bool:
+        before, asked = self._question.pending.prompts, self._pending.prompts
+        return (
+            bool(asked) and asked.keys().isdisjoint(before)
+            and self._pending.wait_for_people(self._question.run_id)
+        )  # fmt: skip
 
     def rested(self) -> None:
         """A code agent that ``is_resting`` has been quiet for a while."""
