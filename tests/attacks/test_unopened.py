@@ -15,6 +15,7 @@ import anyio
 import pytest
 
 from hubbub import CustomEvent, Hub, Runtime, agent
+from hubbub.hub import RequestKey
 from hubbub.hub.errors import CallerError, Closed
 from hubbub.hub.events import Event
 from hubbub.hub.ports import Ports
@@ -33,7 +34,8 @@ GIVEN: dict[str, Any] = {
     "event": CustomEvent.of("test:x", durable=True), "handler": print, "input": "x", "key": "k",
     "limits": None,
     "message": "x", "parent_run_id": RUN, "pattern": "test:x", "prompt_id": "p", "question": "x",
-    "request_id": "r", "run_id": RUN, "strategy": "heartbeat", "until": bool, "values": {},
+    "request": RequestKey("r", "d"), "request_id": "r", "run_id": RUN, "strategy": "heartbeat",
+    "until": bool, "values": {},
 }  # fmt: skip
 """What is given for each parameter."""
 
