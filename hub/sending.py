@@ -295,6 +295,7 @@ class Sending:
         The receipt says ``duplicate``, with the run and the cursor, or is rejected: as ``key
         reused`` where something else was said with it, as ``unknown`` where nothing was accepted.
         """
+        # An item for nobody: the store looks the request up before it looks for whom it is.
         return self.pipeline.deliver(SessionCompact(), to="", request=checked(request))
 
     def approve(

@@ -39,7 +39,7 @@ from hubbub.agents.state.family import (
 )
 from hubbub.agents.state.models_in_use import FIRST, begun, given_up
 from hubbub.agents.state.open_calls import (
-    TOGETHER,
+    MAX_CALLS,
     awaited,
     begin_call,
     change_call,
@@ -84,7 +84,7 @@ def fold_all(thread: Thread, events: Iterable[Event]) -> Thread:
     together: list[Any] = []
     for event in events:
         change = _CHANGES.get(event.__class__)
-        if change is complete_call and event.index >= TOGETHER:  # type: ignore[attr-defined]
+        if change is complete_call and event.index >= MAX_CALLS:  # type: ignore[attr-defined]
             together.append(event)
             continue
         if together:

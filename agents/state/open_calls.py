@@ -15,12 +15,12 @@ from hubbub.hub.events import SessionResult
 from hubbub.hub.values import NULL
 
 __all__ = [
-    "TOGETHER", "awaited", "begin_call", "change_call", "complete_call", "complete_calls",
+    "MAX_CALLS", "awaited", "begin_call", "change_call", "complete_call", "complete_calls",
     "end_prompt", "open_prompt", "waiting_for",
 ]  # fmt: skip
 
-TOGETHER: Final = 128
-"""The results of calls from this one on are folded together: no such call is run."""
+MAX_CALLS: Final = 128
+"""The calls of one step that are run; the others get an error result, at once."""
 
 
 def awaited(thread: Thread, item: SessionResult) -> list[int]:
@@ -99,7 +99,7 @@ def complete_call(thread: Thread, event: e.AgentToolComplete) -> Thread:
 def complete_calls(thread: Thread, events: Sequence[e.AgentToolComplete]) -> Thread:
     """Several calls have their results: the same as one after the other, in the time of one.
 
-    Of an answer with very many calls all but the first are refused at once.
+    An answer may have very many calls, and all beyond ``MAX_CALLS`` are refused in one commit.
     """
     step, last = thread.open, events[-1]
     calls = [*step.calls] if step is not None else []

@@ -29,7 +29,7 @@ from hubbub.agents.definitions.signature import Parameter
 from hubbub.agents.definitions.tools import Tool
 from hubbub.agents.model import parse_arguments
 from hubbub.agents.resolution.sides import ActiveSide
-from hubbub.agents.state.open_calls import TOGETHER
+from hubbub.agents.state.open_calls import MAX_CALLS
 from hubbub.agents.state.thread import OpenCall, OpenStep, Thread
 from hubbub.agents.turn.signals import Held
 from hubbub.agents.turn.stop import terminal
@@ -49,9 +49,6 @@ __all__ = [
     "HANDED_OVER", "MAX_CALLS", "PAUSE_SECONDS", "answer", "begin_calls", "given_up", "lost_calls",
     "misfit_words", "notes_of_approval", "popped", "refuse_open_calls",
 ]  # fmt: skip
-
-MAX_CALLS: Final = TOGETHER
-"""The calls of one step that are run; the others get an error result."""
 
 LOST = (
     "the process stopped while this tool was running; it may or may not have had its effect. "

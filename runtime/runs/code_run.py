@@ -438,7 +438,8 @@ class CodeRun:
         return self._step
 
     def keep(self, subscription: Closable) -> None:
-        self._kept = [*(self._kept or ()), subscription]
+        self._kept = self._kept or []
+        self._kept.append(subscription)
 
     # ── waiting ──────────────────────────────────────────────────────────────────────────────
 

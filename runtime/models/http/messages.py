@@ -130,6 +130,8 @@ def _acceptable_call(call: AnsweredCall, used: set[str]) -> AnsweredCall:
 
 
 SHORT: Final = 10_000
+"""Characters of arguments that are parsed as strictly as those of a call that is run."""
+
 _SKIPPED: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 """Reads long arguments, and makes nothing of them: each request has those of all calls."""
 

@@ -11,7 +11,7 @@ import pytest
 from support.families import answers, heard
 from support.frames import Talk, frame, use
 
-from hubbub import Agent, AgentDefinition, FunctionModel, Limits, ModelRequest, Runtime
+from hubbub import Agent, AgentDefinition, FunctionModel, Limits, ModelRequest, Run, Runtime
 from hubbub.agents.definitions.tools import tool
 from hubbub.hub import events as e
 from hubbub.hub.errors import HubbubError
@@ -83,6 +83,16 @@ def opened(folder: Path, ports: Ports, agents: list[AgentDefinition], **options:
 async def child_of(rt: Runtime, run_id: str) -> str:
     (found,) = await rt.hub.journal.find(run_id, "below")
     return found
+
+
+async def with_damaged_child(tmp_path: Path, ports: Ports, agents: Any) -> tuple[Run, str]:
+    """A conversation that waits for a child, whose record has been damaged since."""
+    async with opened(tmp_path, ports, agents) as rt:
+        run = await rt.start("main", "help", session_key="web_ada_1")
+        await anyio.sleep(5)
+        child = await child_of(rt, run.run_id)
+    damage(tmp_path, child)
+    return run, child
 
 
 @pytest.mark.parametrize("limits", [None, Limits(model_calls=100, seconds=100_000)])
@@ -162,11 +172,7 @@ async def test_a_parent_that_was_interrupted_hears_no_more_of_its_damaged_child(
     tmp_path: Path, ports: Ports
 ) -> None:
     agents = family("blocking", asks=True)
-    async with opened(tmp_path, ports, agents) as rt:
-        run = await rt.start("main", "help", session_key="web_ada_1")
-        await anyio.sleep(5)
-        child = await child_of(rt, run.run_id)
-    damage(tmp_path, child)
+    run, _ = await with_damaged_child(tmp_path, ports, agents)
     async with opened(tmp_path, ports, agents) as rt:
         with anyio.fail_after(100):
             await rt.hub.interrupt(run.run_id)
@@ -288,11 +294,7 @@ async def test_a_child_that_is_mended_later_goes_on_and_does_not_disturb_its_par
     tmp_path: Path, ports: Ports
 ) -> None:
     agents = family("blocking", asks=True)
-    async with opened(tmp_path, ports, agents) as rt:
-        run = await rt.start("main", "help", session_key="web_ada_1")
-        await anyio.sleep(5)
-        child = await child_of(rt, run.run_id)
-    damage(tmp_path, child)
+    run, child = await with_damaged_child(tmp_path, ports, agents)
     async with opened(tmp_path, ports, agents) as rt:
         await rt.hub.send_to_run(run.run_id, "one")
         await anyio.sleep(5)
