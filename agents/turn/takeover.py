@@ -167,10 +167,6 @@ def _refusal(thread: Thread, signal: Delegated, target: ActiveSide | None) -> st
         return f"you are {thread.agent} already; go on yourself"
     if not request.message.strip():
         return "`message` is empty: say what it is to do"
-    if (other := thread.frame) is not None:  # Of a call beside it, by a tool of the user's own.
-        child = thread.family.find(other.child)
-        name = child.agent if child is not None else "another agent"
-        return f"not handed over: {name} has the conversation; call again when it has given it back"
     if signal.missing:
         names = ", ".join(signal.missing)
         name = request.agent.removeprefix(SKILL_PREFIX)

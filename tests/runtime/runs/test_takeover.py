@@ -8,16 +8,7 @@ import anyio
 import pytest
 from support.frames import KEY, Talk, complete, frame, open_runtime, skill, use
 
-from hubbub import (
-    AgentDefinition,
-    Hook,
-    Message,
-    PromptDefinition,
-    RunState,
-    SideConfig,
-    Skill,
-    tool,
-)
+from hubbub import AgentDefinition, Hook, Message, PromptDefinition, SideConfig, Skill, tool
 from hubbub.agents.definitions.variables import VariableDefinition
 from hubbub.agents.model import AnsweredCall, AssistantMessage, ModelRequest, UserMessage
 from hubbub.agents.state.family import OPENING
@@ -291,36 +282,6 @@ async def test_of_three_calls_the_second_and_third_begin_frames_one_after_the_ot
     results = [(each.name, each.output) for each in answers(main.requests[-1])]
     assert results == [("look", "looked at x"), ("use_agent", "1st"), ("use_agent", "2nd")]
     assert len(talk.of(e.AgentToolStart, "main")) == 3
-
-
-@pytest.mark.spec("I-01", "I-04")
-async def test_of_own_tools_that_hand_over_at_once_the_first_does_and_the_other_is_told(
-    journal: Journal, ports: Ports
-) -> None:
-    @tool
-    async def over(name: str, state: RunState) -> str:
-        """Hand over."""
-        await anyio.sleep(1)
-        state.use_agent(name, "go on")
-
-    main = Recorder(
-        reply("Over.", call("over", name="first"), call("over", name="second")), "Main: all done."
-    )
-    agents = (
-        frame(main, over, agents=("first", "second"), parallel_tool_calls=True),
-        frame(ScriptedModel(["First?", complete("1st")]), name="first"),
-        frame(ScriptedModel(["Second?", complete("2nd")]), name="second"),
-    )
-    async with open_runtime(*agents, journal=journal, ports=ports) as runtime:
-        talk = Talk(runtime)
-        [_, (name, asked)] = await talk.say("go")  # Which of the two is first is the loop's.
-        assert asked == {"first": "First?", "second": "Second?"}[name]
-        assert talk.stack == ["main", name]
-        assert await talk.say("a") == [("main", "Main: all done.")]
-    refused = f"not handed over: {name} has the conversation; call again when it has given it back"
-    found = [(x.output, x.is_error) for x in answers(main.requests[-1])]
-    done = ({"first": "1st", "second": "2nd"}[name], False)
-    assert found == ([done, (refused, True)] if name == "first" else [(refused, True), done])
 
 
 # ── complete ─────────────────────────────────────────────────────────────────────────────────
