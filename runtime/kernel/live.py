@@ -4,6 +4,7 @@ Families, Outcomes, Spawner ──► LiveRuns ◄── Supervisor, which puts 
 a run ──► RunKeeper: it left, died, waits, … ──► Supervisor
 """
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeGuard
 
@@ -183,7 +184,11 @@ class ConversationKeeper(Protocol):
     """Who has a conversation, while it is given away."""
 
     def lent_to(self, lane: OwnLane, thread: Thread) -> Mailbox | None:
-        """The mailbox of the conversation that a frame has, if any message was sent there."""
+        """The mailbox of the conversation that a frame has, if there is anything for it."""
+        ...
+
+    def note_taken(self, lane: OwnLane, items: Sequence[InLane]) -> None:
+        """What a frame has taken waits no longer."""
         ...
 
     def lend(self, frame_run_id: str) -> str:

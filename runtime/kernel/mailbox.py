@@ -2,7 +2,8 @@
 
 The frame that has a conversation also takes what people say to its root: the root's mailbox is
 *lent* to it, which takes nothing from it but what a person said.  Everything else in it,
-a child's words or an agent's, is the root's own.
+a child's words or an agent's, is the root's own.  So is all of it while a word that unwinds all
+frames waits there: the root takes that word at once, and what else was said is for the root.
 """
 
 from collections.abc import Container, Iterable
@@ -89,7 +90,7 @@ class Mailbox(Struct, eq=False, gc=False):
     @property
     def lends(self) -> int:
         """The bits of what the frame that has the conversation may take out of here."""
-        return (_MESSAGES | self.said) & ~_STOP if self.said else 0
+        return 0 if not self.said or self.said & _STOP else _MESSAGES | self.said
 
     def waiting(
         self, kind: Kind, lent: "Mailbox | None" = None, prompts: Prompts = ()
@@ -106,7 +107,7 @@ class Mailbox(Struct, eq=False, gc=False):
             replies = for_code(prompts, self.results) if prompts else ()
             return tuple([x for x in self.results if x not in replies])
         items = tuple(self.messages)
-        if lent is not None and kind != "stop":
+        if lent is not None:
             items = tuple(sorted((*items, *filter(_bits, lent.messages)), key=_came_at))
         if kind == "message":
             return items

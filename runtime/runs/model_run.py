@@ -268,8 +268,8 @@ class ModelRun(Resting):
     def _received(self, signal: Taken) -> None:
         """Hooks may have seen these items; now they are no longer waiting."""
         self.mail.remove(signal.items)
-        if (lent := self._lent) is not None:
-            lent.remove(signal.items)
+        if self.thread.origin.frame:
+            self._conversations.note_taken(self.lane, signal.items)
 
     def _signal(self, signal: Signal, waiting: frozenset[Kind]) -> None:
         """Commit what the core makes of ``signal``, while such items wait."""

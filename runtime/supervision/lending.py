@@ -5,9 +5,10 @@
 Each that is not in memory is brought there first.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hubbub.agents.state.thread import Thread
+from hubbub.hub.events import InLane
 from hubbub.hub.own_lane import OwnLane
 from hubbub.runtime.kernel.families import Families
 from hubbub.runtime.kernel.live import LiveRuns
@@ -36,11 +37,18 @@ class Lending:
         """Has a run brought into memory, whether there is room for it or not."""
 
     def lent_to(self, lane: OwnLane, thread: Thread) -> Mailbox | None:
-        """The mailbox of the conversation that a frame has, if any message was sent there."""
+        """The mailbox of the conversation that a frame has, if there is anything for it."""
         root = self._live.find_model_run(lane.root_run_id)
-        if root is None or not root.mail.said or not thread.converses:
+        if root is None or not root.mail.lends or not thread.converses:
             return None
         return root.mail if self._families.has_conversation(lane) else None
+
+    def note_taken(self, lane: OwnLane, items: Sequence[InLane]) -> None:
+        """What a frame has taken waits no longer, whatever has become of the frame since hooks were
+        shown it."""
+        root = self._live.find_model_run(lane.root_run_id)
+        if root is not None and root.mail.said:
+            root.mail.remove(items)
 
     def lend(self, frame_run_id: str, below: tuple[str, ...] = ()) -> str:
         """Have a frame look at what was said to its conversation, wherever the frame is.

@@ -542,6 +542,33 @@ async def test_a_word_does_not_wait_for_a_frame_that_is_at_work(
 
 
 @pytest.mark.spec("I-08")
+@pytest.mark.parametrize("words", [("stop",), ("one", "stop"), ("stop", "one"), ("one", "/back")])
+async def test_a_word_said_before_a_frame_is_pushed_ends_the_frame(
+    words: tuple[str, ...], journal: Journal, ports: Ports
+) -> None:
+    """The frame took it along with the other messages, and nothing came of it."""
+
+    def answer(request: ModelRequest) -> Any:
+        return f"Main: {heard(request)[1:]}" if answers(request) else use("research")
+
+    research = FunctionModel(lambda r: f"Research: {heard(r)}", latency=10.0)
+    agents = (
+        frame(FunctionModel(answer, latency=1.0), agents=("research",)),
+        frame(research, name="research"),
+    )
+    async with open_runtime(*agents, journal=journal, ports=ports) as runtime:
+        talk = Talk(runtime)
+        talk.root = (await runtime.hub.open("main", "go", session_key=KEY)).run_id
+        for said in words:
+            assert (await runtime.hub.send(said, session_key=KEY)).accepted
+        await talk.rest()
+        assert talk.stack == []
+    said = [word for word in words if word == "one"]
+    assert talk.said() == [("main", f"Main: {said}")] if said else talk.said() == []
+    assert [x.outcome for x in talk.of(e.AgentComplete, "research")] == ["interrupted"]
+
+
+@pytest.mark.spec("I-08")
 async def test_an_interrupted_frame_stays_and_an_interrupted_root_gets_the_conversation_back(
     journal: Journal, ports: Ports
 ) -> None:
