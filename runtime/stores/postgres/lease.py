@@ -29,8 +29,8 @@ from hubbub.runtime.stores.sql.in_use import StoreInUse
 from hubbub.runtime.stores.sql.rows import PUT_NOTE
 
 __all__ = [
-    "FREE", "TTL", "LeaseOver", "ServerGoneBack", "WorkerLease", "holder_of", "lock_alone",
-    "share_lock", "take_alone",
+    "FREE", "TTL", "LeaseOver", "ServerGoneBack", "WorkerLease", "holder_of", "is_held",
+    "lock_alone", "share_lock", "take_alone",
 ]  # fmt: skip
 
 TTL: Final = 6.0
@@ -259,8 +259,7 @@ class WorkerLease:
 
     def _lock_alone(self) -> bool:
         """Take the lock alone, where nobody else has it; the server may yet notice a death."""
-        live = "SELECT 1 FROM worker WHERE live"
-        if self.db.execute(f"{live} LIMIT 1").fetchone() is None:
+        if not _has_live_lease(self.db):
             return False
         for _ in range(ATTEMPTS):
             ((has,),) = self.db.execute(f"SELECT pg_try_advisory_lock({LOCK.format(1)})").fetchall()
@@ -284,7 +283,7 @@ class WorkerLease:
 
 
 ATTEMPTS: Final = 5
-"""How often the lock is tried of which a process that has died may seem to have a share."""
+"""How often the lock is looked at of which a process that is gone may seem to have a share."""
 
 
 def share_lock(db: PostgresConnection) -> None:
@@ -315,6 +314,26 @@ def lock_alone(db: PostgresConnection, other: str, remedy: str) -> None:
             f"{db.address.place}: {other} is at work on this store "
             f"({holder_of(db) or 'unknown'}); {remedy}"
         ) from None
+
+
+def is_held(db: PostgresConnection) -> bool:
+    """Whether anybody is at work on the store.
+
+    The server takes a moment to notice that a connection is closed: a lock that nobody with a
+    lease can have is looked at again.
+    """
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            db.execute("SELECT pg_sleep(0.02)")
+        if not holder_of(db):
+            return False
+        if _has_live_lease(db):
+            return True
+    return True
+
+
+def _has_live_lease(db: PostgresConnection) -> bool:
+    return db.execute("SELECT 1 FROM worker WHERE live LIMIT 1").fetchone() is not None
 
 
 def holder_of(db: PostgresConnection) -> str:

@@ -10,7 +10,7 @@ import psycopg
 
 from hubbub.hub.errors import OperatorError, StoreFailed
 from hubbub.hub.store.reader import Backup, ProcessRow, StoreUnreadable
-from hubbub.runtime.stores.postgres.lease import holder_of
+from hubbub.runtime.stores.postgres.lease import is_held
 from hubbub.runtime.stores.postgres.migrations import check_format
 from hubbub.runtime.stores.postgres.server.address import PostgresAddress
 from hubbub.runtime.stores.postgres.server.connection import POSTGRES, PostgresConnection
@@ -73,7 +73,7 @@ class PostgresStoreReader(SqlStoreReader):
 
     def is_at_work(self) -> bool:
         with self._reading():
-            return holder_of(self._db) != ""
+            return is_held(self._db)
 
     def processes(self) -> Sequence[ProcessRow]:
         ((has_definitions,),) = self._all("SELECT to_regclass('definition') IS NOT NULL")
