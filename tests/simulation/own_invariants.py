@@ -195,17 +195,21 @@ def _is_by_reply(end: e.SessionPromptEnd) -> bool:
 
 
 def idle_children_shown_idle(history: History) -> Iterator[str]:
-    """Who asks when all is at rest is shown no child of before as running (C-14)."""
+    """Who asks when all is at rest is shown no child of before as running, unless what was said
+    woke it: it may be the answer to what the child asked people (C-14)."""
     before: set[str] = set()
+    woken: set[str] = set()
+    has_begun = False
     for event in history.events:
-        if isinstance(event, e.SessionMessage) and event.content.startswith(f"{LAST_QUESTION} "):
-            break
-        before.add(event.run_id)
+        has_begun |= isinstance(event, e.SessionMessage) and event.content.startswith(
+            f"{LAST_QUESTION} "
+        )
+        (woken if has_begun else before).add(event.run_id)
     for asked in history.requests:
         if not heard_program(asked.request)[1].startswith(f"{LAST_QUESTION} "):
             continue
         for line in "\n".join(asked.request.system_notes).splitlines():
-            if line.endswith(": running") and line[2:].partition(":")[0] in before:
+            if line.endswith(": running") and line[2:].partition(":")[0] in before - woken:
                 yield f"run {asked.run_id} is shown {line[2:]}, and nothing runs"
 
 
