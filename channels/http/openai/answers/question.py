@@ -50,6 +50,11 @@ class ClientQuestion:
         return self.seq == 1
 
     @property
+    def is_message(self) -> bool:
+        """Whether it was said to a run that there was; else it opened one, or is a reply."""
+        return isinstance(self.item, SessionMessage)
+
+    @property
     def is_code(self) -> bool:
         """Whether the run is a code agent's, as far as is known: its sessions have no sides."""
         return self._start is not None and not self._start.side

@@ -26,6 +26,7 @@ from hubbub.hub.events import (
     SessionPop,
     SessionPrompt,
     SessionPush,
+    SessionReply,
     SessionStart,
     SessionTaken,
 )
@@ -94,11 +95,11 @@ class AgentTurn:
 
     @property
     def is_resting(self) -> bool:
-        """Whether a code agent has answered its opening and may wait for a message: who is quiet
-        then is taken to wait."""
+        """Whether a code agent has answered its opening, or gone on with the answer to what it
+        asked, and may wait for a message: who is quiet then is taken to wait."""
         question = self._question
         return (
-            question.is_code and question.is_opening and self._spoke
+            question.is_code and not question.is_message and self._spoke
             and not self.is_over and not self._pending.has_calls(question.run_id)
         )  # fmt: skip
 
@@ -156,8 +157,11 @@ class AgentTurn:
 
     def _begin(self, run_id: str) -> None:
         self.status = "in_progress"
-        if isinstance(self._question.item, SessionMessage):
+        item = self._question.item
+        if isinstance(item, SessionMessage):
             self._pending.prompts.clear()  # It answers them, those of children too.
+        elif isinstance(item, SessionReply) and self._question.is_code:
+            self._pending.prompts.pop(item.prompt_id, None)
         self._at = run_id
         self.speakers.add(run_id)
 
@@ -171,7 +175,9 @@ class AgentTurn:
             case _ if event.run_id == self._at and (held := self._ends.get(self._at)) is not None:
                 self._end_with(held)  # The frame was not popped: it waits for the user.
             case SessionTaken() if question.is_code and event.run_id == question.run_id:
-                self._is_handled = question.is_opening or any(map(question.is_item, event.items))
+                # Code takes a reply at once, and a message when it has handled it.
+                is_item = any(map(question.is_item, event.items))
+                self._is_handled = is_item if question.is_message else not is_item
             case SessionPush() if event.run_id == self._at:
                 self._go_to(event.frame_run_id)
             case SessionPop() if event.frame_run_id == self._at:

@@ -132,7 +132,7 @@ class _Placing:
             seq = seq_of(receipt.cursor)
         if self._split.text is None:
             return self._placed(run_id, seq)
-        return await self._send(run_id, self._split.text, self._wanted.key) or self._placed(
+        return await self._send(state, self._split.text, self._wanted.key) or self._placed(
             run_id, seq
         )
 
@@ -166,7 +166,7 @@ class _Placing:
         fits = text is not None and await is_latest(hub, question) and await self._fits(question)
         if fits and text is not None:
             key = wanted.key or f"after {wanted.previous}"
-            placed = await self._send(question.run_id, text, key)
+            placed = await self._send(question, text, key)
             if placed is not None:
                 return placed
         transcript = await read_transcript(hub, question, question.run_id)
@@ -187,8 +187,8 @@ class _Placing:
         fits = state is not None and text is not None and await self._fits(state)
         if fits and is_whole:
             fits = extends(wanted.entries, await read_transcript(hub, None, run_id))
-        if fits and text is not None:
-            placed = await self._send(run_id, text, wanted.key)
+        if fits and state is not None and text is not None:
+            placed = await self._send(state, text, wanted.key)
             if placed is not None:
                 return placed
         history = self._given_history()
@@ -208,10 +208,11 @@ class _Placing:
             known.get(tool.name) == tool for tool in wanted.tools
         )
 
-    async def _send(self, run_id: str, text: str, key: str) -> RequestPlace | None:
+    async def _send(self, question: ClientQuestion, text: str, key: str) -> RequestPlace | None:
         """Say it; ``None`` where the run does not take it, or has under another's key."""
-        if (approval := await self._approval(run_id, text)) is not None:
-            return approval
+        run_id = question.run_id
+        if (answered := await self._answer(question, text)) is not None:
+            return answered
         message = Message(
             text, key=key or None, metadata={NOTES: dict(self._wanted.notes)},
             parts=self._shown_with(text),
@@ -225,27 +226,35 @@ class _Placing:
             return None  # Somebody else has continued from there.
         raise refused_by(receipt)
 
-    async def _approval(self, run_id: str, text: str) -> RequestPlace | None:
-        """Approve the oldest call that waits for it, where that is what is said."""
-        if text.strip().lower() != "approve":
+    async def _answer(self, question: ClientQuestion, text: str) -> RequestPlace | None:
+        """Reply to what is asked, where a message would not: approve the oldest call that waits for
+        it, or answer the oldest question of a code agent, which reads its messages itself."""
+        is_approving = text.strip().lower() == "approve"
+        if not (is_approving or question.is_code):
             return None
-        hub, state = self._hub, await state_of(self._hub, run_id)
+        hub, run_id = self._hub, question.run_id
+        state = await state_of(hub, run_id)
         prompts = state.pending.prompts.values() if state is not None else ()
-        prompt = next((x for x in prompts if x.kind == "approval"), None)
-        if prompt is None:
+        wanted = ("approval", "question") if question.is_code else ("approval",)
+        asked = [x for x in prompts if x.kind in wanted[not is_approving :]]
+        if not asked:
             return None
         # Later than the prompts are read: if the request has answered an older one, that is noted.
         if (before := await self._repeated()) is not None:
             return before
         if self._approving is not None and (await hub.find_request(self._approving)).duplicate:
             return None  # The conversation has yet to hear it.
-        is_own = prompt.run_id == run_id
+        is_own = asked[0].run_id == run_id
         receipt = await hub.reply(
-            prompt.prompt_id, "approve", source=SOURCE,
+            asked[0].prompt_id, "approve" if asked[0].kind == "approval" else text, source=SOURCE,
             request=self._request if is_own else self._approving,
         )  # fmt: skip
         if is_own and not receipt.rejected:
             return self._placed(receipt.run_id, seq_of(receipt.cursor))
+        if is_own and receipt.reason != "answered":
+            again = await state_of(hub, run_id)
+            if again is not None and asked[0].prompt_id in again.pending.prompts:
+                raise refused_by(receipt)  # Such an answer it does not take, and it asks on.
         return None  # What a child asked is answered; the conversation hears it, too.
 
     async def _repeated(self) -> RequestPlace | None:

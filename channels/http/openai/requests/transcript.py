@@ -20,6 +20,7 @@ from hubbub.hub.events import (
     SessionOpen,
     SessionPrompt,
     SessionPush,
+    SessionReply,
     SessionReset,
     SessionTaken,
 )
@@ -66,6 +67,8 @@ class ClientTranscript:
         self._speakers = {run_id}
         self._said: list[_Said] = []
         self._calls: dict[tuple[int, int], _Said] = {}
+        self._asked_by_code: set[str] = set()
+        """The prompts of the run that no call has asked: a reply is what was said to them."""
         self.is_cut = False
         """Whether old turns have gone, so that only what was said since is known."""
 
@@ -91,6 +94,8 @@ class ClientTranscript:
                 self._answer(event)
             case SessionPrompt() if event.to == "user" and event.kind != "external":
                 self._said.append(_Said("assistant", words_of(event), is_shown_only=True))
+                if event.run_id == self._run_id and not event.call_id:
+                    self._asked_by_code.add(event.prompt_id)
             case _:
                 pass
 
@@ -118,6 +123,9 @@ class ClientTranscript:
         elif isinstance(item, SessionMessage):
             if item.role == "user":
                 self._said.append(_Said("user", item.content, parts=item.parts))
+        elif isinstance(item, SessionReply):
+            if item.prompt_id in self._asked_by_code:
+                self._said.append(_Said("user", item.content, is_shown_only=True))
         elif isinstance(item, SessionOpen) and item.run_id == self._run_id:
             for message in item.history:
                 before = _Said(message.role, message.content, parts=message.parts)
