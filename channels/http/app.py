@@ -22,7 +22,6 @@ from hubbub.channels.http.dispatch import Paths
 from hubbub.channels.http.openai.endpoint import is_openai_path, openai_answer
 from hubbub.channels.http.routes import table
 from hubbub.channels.http.wire.bodies import (
-    ClientGone,
     check_framing,
     check_key,
     read_body,
@@ -32,7 +31,8 @@ from hubbub.channels.http.wire.bodies import (
 from hubbub.channels.http.wire.host import SOURCE, Host
 from hubbub.channels.http.wire.incoming import Incoming
 from hubbub.channels.http.wire.limits import HttpLimits
-from hubbub.channels.http.wire.problems import MEDIA_TYPE, Refusal, refusal_of
+from hubbub.channels.http.wire.outgoing import Outgoing
+from hubbub.channels.http.wire.problems import MEDIA_TYPE, ClientGone, Refusal, refusal_of
 from hubbub.channels.http.wire.route import Content, HttpAnswer, HttpCall, Route, mount_of
 from hubbub.hub.errors import BadValue, CallerError
 from hubbub.hub.hub import Hub
@@ -222,8 +222,12 @@ class HttpApp:
         elif route.body is not None:
             most = host.limits.open_bytes if route.is_open else None
             body = await read_json(scope, receive, route.body, host, form=route.form, most=most)
-        answer = await route.handler(HttpCall(host, scope, path, query, body))
-        await self._send(scope, send, answer)
+        outgoing = Outgoing(host, scope)
+        try:
+            answer = await route.handler(HttpCall(host, scope, path, query, body, outgoing))
+            await self._send(scope, send, answer, outgoing=outgoing)
+        finally:
+            outgoing.release()
 
     async def _send(
         self,
@@ -231,8 +235,12 @@ class HttpApp:
         send: Send,
         answer: HttpAnswer,
         more: tuple[tuple[bytes, bytes], ...] = (),
+        *,
+        outgoing: Outgoing | None = None,
     ) -> None:
         body = answer.body
+        if outgoing is not None:
+            outgoing.reserve(len(body))
         headers = [
             (b"content-length", str(len(body)).encode()),
             (b"cache-control", b"no-store"),
@@ -244,7 +252,10 @@ class HttpApp:
             headers.insert(0, (b"content-type", answer.media_type.encode()))
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         shown = b"" if scope["method"] == "HEAD" else body
-        await send({"type": "http.response.body", "body": shown})
+        if outgoing is None:
+            await send({"type": "http.response.body", "body": shown})
+        else:
+            await outgoing.write(send, shown)
 
     def _defect(self, error: Exception, scope: Scope) -> Refusal:
         """What nobody has foreseen: the store's failure, or a defect."""

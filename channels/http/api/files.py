@@ -44,6 +44,7 @@ async def fetch_file(call: HttpCall) -> HttpAnswer:
     tag = f'"{file["digest"]}"'
     if tag in call.header(b"if-none-match"):
         return HttpAnswer(status=304, content=b"", headers={"etag": tag})
+    call.outgoing.reserve(file["size"])
     name = file["path"].rpartition("/")[2]
     guessed = mimetypes.guess_type(name)[0] or ""
     media_type = guessed if guessed in SHOWN else "application/octet-stream"

@@ -15,8 +15,8 @@ from hubbub.channels.http.openai.answers.following import Following, Teller
 from hubbub.channels.http.openai.answers.question import ClientQuestion
 from hubbub.channels.http.openai.answers.refusals import Refused, refused_of
 from hubbub.channels.http.openai.leaving import Leaving
-from hubbub.channels.http.wire.bodies import ClientGone
 from hubbub.channels.http.wire.host import Host
+from hubbub.channels.http.wire.problems import ClientGone
 from hubbub.hub.tasks.outermost import start_in
 
 __all__ = ["Attendance", "StreamedAnswer", "wait_for_answer"]

@@ -74,13 +74,15 @@ class UvicornServer:
 
     async def _watch_silent(self) -> None:
         """Cut off who has connected and does not ask for anything."""
-        waiting: dict[Any, float] = {}
+        waiting: dict[tuple[Any, int], float] = {}
         while True:
             await anyio.sleep(IDLE_SECONDS / 4)
             now = anyio.current_time()
             silent = [each for each in self._server.server_state.connections if _is_silent(each)]
-            waiting = {each: waiting.get(each, now) for each in silent}
-            for connection, since in waiting.items():
+            # Who still takes what is written is not idle.
+            found = [(each, each.transport.get_write_buffer_size()) for each in silent]
+            waiting = {each: waiting.get(each, now) for each in found}
+            for (connection, _), since in waiting.items():
                 if now - since >= IDLE_SECONDS:
                     connection.transport.abort()
 

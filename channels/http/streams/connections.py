@@ -12,15 +12,12 @@ import anyio
 from anyio.abc import TaskGroup
 from starlette.types import Scope, Send
 
-from hubbub.channels.http.wire.bodies import ClientGone
 from hubbub.channels.http.wire.host import Host
+from hubbub.channels.http.wire.outgoing import CUT, GONE
 from hubbub.hub.logs import log
 from hubbub.hub.tasks.outermost import start_in
 
 __all__ = ["STORE_FAILED", "AsgiMessage", "Connection", "Connections", "Work"]
-
-CUT: Final = "hubbub.cut"
-"""The extension of a server whose sending cannot be cancelled: it cuts the connection off."""
 
 ENDING: Final = "hubbub.ending"
 """The extension of the scope by which a server that is about to end has streams ended first."""
@@ -28,9 +25,6 @@ ENDING: Final = "hubbub.ending"
 AsgiMessage: TypeAlias = MutableMapping[str, Any]
 
 Work: TypeAlias = Callable[[], Awaitable[None]]
-
-GONE: Final = (ClientGone, OSError, anyio.BrokenResourceError, anyio.ClosedResourceError)
-"""What is raised when one writes to a client that has left, by the app or by a server."""
 
 
 FEW: Final = 100

@@ -12,13 +12,13 @@ import msgspec
 from starlette.types import Receive, Scope
 
 from hubbub.channels.http.wire.host import Host
-from hubbub.channels.http.wire.problems import Refusal
+from hubbub.channels.http.wire.problems import ClientGone, Refusal
 from hubbub.channels.http.wire.route import JSON, header_of
 from hubbub.hub.near_misses import shown
 from hubbub.hub.values import Secret
 
 __all__ = [
-    "FORM", "MAX_KEY", "ClientGone", "check_framing", "check_key", "json_problem", "read_body",
+    "FORM", "MAX_KEY", "check_framing", "check_key", "json_problem", "read_body",
     "read_json", "read_query",
 ]  # fmt: skip
 
@@ -34,10 +34,6 @@ MAX_WORDS: Final = 400
 
 _OF_A_TOOL: Final = "a tool has name, description, schema (of its parameters) and timeout"
 """Said where a tool has another field, such as the ``parameters`` of OpenAI's."""
-
-
-class ClientGone(Exception):
-    """The client has left in the middle of its body: there is nobody to answer."""
 
 
 async def read_body(

@@ -28,7 +28,7 @@ class Host:
     ``ending`` is set when the app begins to close: streams then say so and end (``end``).
     """
 
-    __slots__ = ("_reading", "arriving", "context", "ending", "hub", "limits")
+    __slots__ = ("_reading", "arriving", "context", "ending", "hub", "leaving", "limits")
 
     def __init__(self, hub: Hub, limits: HttpLimits) -> None:
         self.hub = hub
@@ -40,6 +40,8 @@ class Host:
         """Bodies that are still coming."""
         self.arriving = 0
         """Bytes of them that are here."""
+        self.leaving = 0
+        """Bytes of answers that their clients have yet to take, in part or in whole."""
 
     def end(self) -> None:
         """Begin to close: streams end, and what has not come in whole is not waited for."""

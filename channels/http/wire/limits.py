@@ -13,14 +13,14 @@ class HttpLimits(Struct, frozen=True, kw_only=True):
 
     * ``body_bytes``: of one request's body; ``file_bytes``: of a file that is sent; ``open_bytes``:
       of a body to a route that needs no token; ``arriving_bytes``: of all bodies that are not there
-      in whole yet.
+      in whole yet; ``leaving_bytes``: of all answers that clients have not taken in whole yet.
     * ``body_seconds``: in which a body must have come in whole.
     * ``requests``: at work at once; ``streams``: open at once, and ``streams_per_client``.
     * ``rate``: requests a second of one client, ``burst`` of them at once.  A client is an address.
     * ``failed_logins``: wrong tokens a minute of one client; then none of its tokens is looked at.
     * ``session_seconds``: how long a browser's session lasts.
     * ``ping_seconds``: a stream is never silent for longer.  ``stall_seconds``: a client that takes
-      nothing for so long is cut.
+      nothing of a stream, or of a large answer, for so long is cut.
     * ``selections``: of one WebSocket.  ``command_chars``: of one command on it, ``command_rate``:
       commands a second, ``command_burst`` of them at once.
 
@@ -31,6 +31,7 @@ class HttpLimits(Struct, frozen=True, kw_only=True):
     file_bytes: int = 64 << 20
     open_bytes: int = 64 << 10
     arriving_bytes: int = 256 << 20
+    leaving_bytes: int = 256 << 20
     body_seconds: float = 30.0
     requests: int = 1_000
     streams: int = 4_000
@@ -49,7 +50,8 @@ class HttpLimits(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_counts(
             1, body_bytes=self.body_bytes, file_bytes=self.file_bytes, open_bytes=self.open_bytes,
-            arriving_bytes=self.arriving_bytes, requests=self.requests,
+            arriving_bytes=self.arriving_bytes, leaving_bytes=self.leaving_bytes,
+            requests=self.requests,
             streams=self.streams, streams_per_client=self.streams_per_client, rate=self.rate,
             burst=self.burst, failed_logins=self.failed_logins,
             session_seconds=self.session_seconds, selections=self.selections,

@@ -29,7 +29,7 @@ from hubbub.hub.errors import (
     VariablesRefused,
 )
 
-__all__ = ["MEDIA_TYPE", "ProblemDetails", "Refusal", "refusal_of"]
+__all__ = ["MEDIA_TYPE", "ClientGone", "ProblemDetails", "Refusal", "refusal_of"]
 
 MEDIA_TYPE: Final = "application/problem+json"
 
@@ -47,6 +47,10 @@ class ProblemDetails(Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: str = ""
     names: tuple[str, ...] = ()
     run_ids: tuple[str, ...] = ()
+
+
+class ClientGone(Exception):
+    """The client has left, in the middle of its body or of the answer: there is nobody to tell."""
 
 
 class Refusal(CallerError):

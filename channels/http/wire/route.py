@@ -13,6 +13,7 @@ from msgspec import Struct
 from starlette.types import ASGIApp, Scope
 
 from hubbub.channels.http.wire.host import Host
+from hubbub.channels.http.wire.outgoing import Outgoing
 from hubbub.channels.http.wire.request_keys import request_key
 from hubbub.hub.hub import Hub
 from hubbub.hub.store.journal import RequestKey
@@ -43,13 +44,21 @@ _IN_PATHS: Final = "/-._~!$&'()*+,=:@"
 class HttpCall:
     """One request: what its route has read of it."""
 
-    __slots__ = ("body", "host", "path", "query", "scope")
+    __slots__ = ("body", "host", "outgoing", "path", "query", "scope")
 
     def __init__(
-        self, host: Host, scope: Scope, path: Mapping[str, str], query: Any, body: Any
+        self,
+        host: Host,
+        scope: Scope,
+        path: Mapping[str, str],
+        query: Any,
+        body: Any,
+        outgoing: Outgoing,
     ) -> None:
         self.host = host
         self.scope = scope
+        self.outgoing = outgoing
+        """What is answered: a handler that knows its size reserves it before it reads it."""
         self.path = path
         """The variable parts of the path, decoded."""
         self.query = query
