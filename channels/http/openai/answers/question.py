@@ -18,7 +18,7 @@ from hubbub.hub.events import (
 )
 from hubbub.hub.hub import Hub
 
-__all__ = ["NOTES", "ClientQuestion", "find_question", "is_latest", "state_of"]
+__all__ = ["NOTES", "ClientQuestion", "find_question", "is_latest", "notes_of", "state_of"]
 
 NOTES: Final = "openai"
 """The name, among a message's metadata, of what its request said beside the text."""
@@ -70,9 +70,7 @@ class ClientQuestion:
         return self._notes_of(self.item)
 
     def _notes_of(self, item: Event) -> Mapping[str, Any]:
-        said = item.message if isinstance(item, SessionOpen) else item
-        found = said.metadata.get(NOTES) if isinstance(said, SessionMessage) else None
-        return found if isinstance(found, dict) else {}
+        return notes_of(item.message if isinstance(item, SessionOpen) else item)
 
     @property
     def is_thrown_away(self) -> bool:
@@ -99,6 +97,12 @@ class ClientQuestion:
     def began(self, start: SessionStart) -> None:
         """The run's first session has begun."""
         self._start = self._start or start
+
+
+def notes_of(said: object) -> Mapping[str, Any]:
+    """What the request said beside the text of a message."""
+    found = said.metadata.get(NOTES) if isinstance(said, SessionMessage) else None
+    return found if isinstance(found, dict) else {}
 
 
 async def find_question(hub: Hub, run_id: str, seq: int) -> ClientQuestion | None:

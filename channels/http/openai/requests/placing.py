@@ -24,7 +24,8 @@ from hubbub.channels.http.openai.answers.question import (
     state_of,
 )
 from hubbub.channels.http.openai.answers.refusals import Refused, refused_by, unknown_model
-from hubbub.channels.http.openai.requests.transcript import INSTRUCTIONS, extends, read_transcript
+from hubbub.channels.http.openai.requests.extending import INSTRUCTIONS, extends
+from hubbub.channels.http.openai.requests.transcript import read_transcript
 from hubbub.channels.http.openai.requests.wanted import (
     CONTINUE,
     Split,
@@ -186,7 +187,8 @@ class _Placing:
         text = self._split.text if is_whole else self._new_text()
         fits = state is not None and text is not None and await self._fits(state)
         if fits and is_whole:
-            fits = extends(wanted.entries, await read_transcript(hub, None, run_id))
+            transcript = await read_transcript(hub, None, run_id)
+            fits = extends(wanted.entries, transcript.said, is_cut=transcript.is_cut)
         if fits and state is not None and text is not None:
             placed = await self._send(state, text, wanted.key)
             if placed is not None:

@@ -1,12 +1,15 @@
 """``ClientTranscript``: what was said in a run, as another's history and as its client saw it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
+from msgspec import field
+
 from hubbub.channels.http.openai.answers.answer import words_of
-from hubbub.channels.http.openai.answers.question import ClientQuestion
+from hubbub.channels.http.openai.answers.question import ClientQuestion, notes_of
+from hubbub.channels.http.openai.answers.text_limit import TextLimit
 from hubbub.channels.http.openai.answers.turn import AgentTurn
-from hubbub.channels.http.openai.requests.wanted import Entry
+from hubbub.channels.http.openai.requests.extending import Said
 from hubbub.hub.events import (
     AgentBase,
     AgentStep,
@@ -16,20 +19,20 @@ from hubbub.hub.events import (
     Event,
     HistoryCall,
     HistoryMessage,
+    SessionEnd,
     SessionMessage,
     SessionOpen,
     SessionPrompt,
+    SessionPromptEnd,
     SessionPush,
     SessionReply,
     SessionReset,
     SessionTaken,
 )
 from hubbub.hub.hub import Hub
+from hubbub.hub.values import NULL
 
-__all__ = ["INSTRUCTIONS", "ClientTranscript", "extends", "read_transcript", "seen_by"]
-
-INSTRUCTIONS: Final = "Instructions of the caller:\n"
-"""Begins the message of a history that holds what the system said."""
+__all__ = ["ClientTranscript", "read_transcript"]
 
 _TYPES: Final = (
     "agent:base", "agent:text", "agent:step", "agent:tool:start", "agent:tool:complete",
@@ -39,24 +42,13 @@ _TYPES: Final = (
 )  # fmt: skip
 
 
-class _Said:
+class _Message(Said):
     """A message that may still grow."""
 
-    __slots__ = ("calls", "is_shown_only", "parts", "role", "text")
-
-    def __init__(
-        self,
-        role: str,
-        text: str,
-        *,
-        is_shown_only: bool = False,
-        parts: tuple[ContentPart, ...] = (),
-    ) -> None:
-        self.parts = parts
-        self.role = role
-        self.text = text
-        self.calls: dict[tuple[int, int], HistoryCall] = {}
-        self.is_shown_only = is_shown_only
+    parts: tuple[ContentPart, ...] = ()
+    calls: dict[tuple[int, int], HistoryCall] = field(default_factory=dict)
+    is_shown_only: bool = False
+    """Whether no agent has heard or said it so."""
 
 
 class ClientTranscript:
@@ -65,10 +57,11 @@ class ClientTranscript:
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
         self._speakers = {run_id}
-        self._said: list[_Said] = []
-        self._calls: dict[tuple[int, int], _Said] = {}
-        self._asked_by_code: set[str] = set()
-        """The prompts of the run that no call has asked: a reply is what was said to them."""
+        self._said: list[_Message] = []
+        self._calls: dict[tuple[int, int], _Message] = {}
+        self._asked: dict[str, SessionPrompt] = {}
+        """What people are asked, by prompt."""
+        self._limit = TextLimit({})
         self.is_cut = False
         """Whether old turns have gone, so that only what was said since is known."""
 
@@ -87,15 +80,19 @@ class ClientTranscript:
             case SessionPush() if event.run_id in self._speakers:
                 self._speakers.add(event.frame_run_id)
             case AgentText() if event.run_id in self._speakers:
-                self._said.append(_Said("assistant", event.text))
+                told = self._limit.take(event.text)
+                self._said.append(_Message("assistant", event.text, told=told))
+            case SessionEnd() if event.run_id == self._run_id and event.output_json is not NULL:
+                self._end(event)
             case AgentStep() if event.run_id == self._run_id and event.calls:
                 self._call(event)
             case AgentToolComplete() if event.run_id == self._run_id:
                 self._answer(event)
             case SessionPrompt() if event.to == "user" and event.kind != "external":
-                self._said.append(_Said("assistant", words_of(event), is_shown_only=True))
-                if event.run_id == self._run_id and not event.call_id:
-                    self._asked_by_code.add(event.prompt_id)
+                self._said.append(_Message("assistant", words_of(event), is_shown_only=True))
+                self._asked[event.prompt_id] = event
+            case SessionPromptEnd():
+                self._asked.pop(event.prompt_id, None)
             case _:
                 pass
 
@@ -111,24 +108,24 @@ class ClientTranscript:
         )
 
     @property
-    def seen(self) -> list[tuple[str, str]]:
-        """It as its client has seen it: roles and texts."""
-        return _merged((x.role, x.text) for x in self._said)
+    def said(self) -> Sequence[Said]:
+        """What was said, as its clients may have seen it."""
+        return self._said
 
     def _take(self, item: object) -> None:
         if isinstance(item, SessionReset):
             self._said.clear()
             if item.message:
-                self._said.append(_Said("user", item.message))
+                self._said.append(_Message("user", item.message))
         elif isinstance(item, SessionMessage):
             if item.role == "user":
-                self._said.append(_Said("user", item.content, parts=item.parts))
+                self._said.append(_Message("user", item.content, parts=item.parts))
+                self._limit = TextLimit(notes_of(item))
         elif isinstance(item, SessionReply):
-            if item.prompt_id in self._asked_by_code:
-                self._said.append(_Said("user", item.content, is_shown_only=True))
+            self._reply(item)
         elif isinstance(item, SessionOpen) and item.run_id == self._run_id:
             for message in item.history:
-                before = _Said(message.role, message.content, parts=message.parts)
+                before = _Message(message.role, message.content, parts=message.parts)
                 before.calls = {(0, at): call for at, call in enumerate(message.calls)}
                 self._said.append(before)
             if item.input is not None:
@@ -136,12 +133,41 @@ class ClientTranscript:
                 if not isinstance(text, str):
                     text = bytes(item.input_json).decode()
                 parts = () if item.message is None else item.message.parts
-                self._said.append(_Said("user", text, parts=parts))
+                self._said.append(_Message("user", text, parts=parts))
+                self._limit = TextLimit(notes_of(item.message))
+
+    def _reply(self, item: SessionReply) -> None:
+        """What the client of a question said; who denies says it in a message."""
+        prompt = self._asked.pop(item.prompt_id, None)
+        if prompt is None or prompt.run_id != self._run_id or item.decision == "deny":
+            return
+        if prompt.kind == "approval":
+            text = "approve"
+        elif not prompt.call_id:
+            text = item.content
+        else:
+            return
+        self._said.append(_Message("user", text, is_reply=True, is_shown_only=True))
+        self._limit = TextLimit({})
+        self._said += [
+            _Message("assistant", words_of(each), is_again=True, is_shown_only=True)
+            for each in self._asked.values()
+        ]
+
+    def _end(self, end: SessionEnd) -> None:
+        """A turn that came to a value: that may be all that its client was told."""
+        said = end.output
+        value = said if isinstance(said, str) else bytes(end.output_json).decode()
+        last = self._said[-1] if self._said else None
+        if last is None or last.role != "assistant":
+            last = _Message("assistant", "", is_shown_only=True)
+            self._said.append(last)
+        last.value = value
 
     def _call(self, event: AgentStep) -> None:
         last = self._said[-1] if self._said else None
         if last is None or last.role != "assistant" or last.calls or last.is_shown_only:
-            last = _Said("assistant", "")
+            last = _Message("assistant", "")
             self._said.append(last)
         for index, call in enumerate(event.calls):
             place = event.step, index
@@ -184,31 +210,3 @@ async def _is_behind_gap(hub: Hub, event: Event) -> bool:
     if not isinstance(event, AgentBase):
         return False
     return await hub.journal.position(event.run_id, event.lane, event.seq - 1) is None
-
-
-def seen_by(entries: Iterable[Entry]) -> list[tuple[str, str]]:
-    """A client's transcript: roles and texts."""
-    return _merged((x.role, x.text) for x in entries if x.role != "output")
-
-
-def extends(entries: Sequence[Entry], transcript: ClientTranscript) -> bool:
-    """Whether a client's transcript is what was said, and one message of the user's more; where old
-    turns have gone, whether it ends as they do that are left."""
-    if not entries or entries[-1].role != "user":
-        return False
-    said, seen = seen_by(entries[:-1]), transcript.seen
-    return (said[len(said) - len(seen) :] if transcript.is_cut else said) == seen
-
-
-def _merged(said: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """What the assistant said in a row is one message; blank space does not count."""
-    found: list[tuple[str, list[str]]] = []
-    for role, text in said:
-        text = " ".join(text.split())
-        if not text or text.startswith(INSTRUCTIONS.strip()):
-            continue
-        if role == "assistant" and found and found[-1][0] == role:
-            found[-1][1].append(text)
-        else:
-            found.append((role, [text]))
-    return [(role, " ".join(texts)) for role, texts in found]

@@ -8,8 +8,8 @@ import httpx
 import pytest
 from support.openai_face import talker, with_client
 
+from hubbub.channels.http.openai.requests.extending import seen_by
 from hubbub.channels.http.openai.requests.responses_body import read_responses
-from hubbub.channels.http.openai.requests.transcript import seen_by
 from hubbub.channels.http.openai.requests.wanted import CalledFunction, Entry
 from hubbub.channels.http.wire.request_keys import request_key
 
