@@ -17,13 +17,13 @@ from msgspec import Struct, field
 
 from hubbub.channels.http.openai.requests.wanted import Entry
 
-__all__ = ["INSTRUCTIONS", "Said", "extends", "seen_by"]
+__all__ = ["INSTRUCTIONS", "SeenMessage", "extends", "seen_by"]
 
 INSTRUCTIONS: Final = "Instructions of the caller:\n"
 """Begins the message of a history that holds what the system said."""
 
 
-class Said(Struct):
+class SeenMessage(Struct):
     """What somebody said."""
 
     role: str
@@ -48,7 +48,7 @@ class _Group(Struct):
         return text in (" ".join(self.texts), " ".join(filter(None, self.told)), self.value)
 
 
-def extends(entries: Sequence[Entry], said: Sequence[Said], *, is_cut: bool) -> bool:
+def extends(entries: Sequence[Entry], said: Sequence[SeenMessage], *, is_cut: bool) -> bool:
     """Whether a client's transcript is what was said, and one message of the user's more; where old
     turns have gone (``is_cut``), whether it ends as they do that are left."""
     if not entries or entries[-1].role != "user":
@@ -64,15 +64,15 @@ def extends(entries: Sequence[Entry], said: Sequence[Said], *, is_cut: bool) -> 
 
 def seen_by(entries: Iterable[Entry]) -> list[tuple[str, str]]:
     """A client's transcript: roles and texts."""
-    said = (Said(each.role, each.text) for each in entries if each.role != "output")
+    said = (SeenMessage(each.role, each.text) for each in entries if each.role != "output")
     return [(group.role, " ".join(group.texts)) for group in _groups(said)]
 
 
-def _without_others(said: Sequence[Said], entries: Sequence[Entry]) -> list[Said]:
+def _without_others(said: Sequence[SeenMessage], entries: Sequence[Entry]) -> list[SeenMessage]:
     """What was said but for replies that the client does not know of: from the end backwards, since
     of what was first there may be nothing left."""
     users = [text for x in entries if x.role == "user" and (text := _shown(x.text))]
-    found: list[Said] = []
+    found: list[SeenMessage] = []
     for each in reversed(said):
         if each.role != "user" or not (text := _shown(each.text)):
             found.append(each)
@@ -80,7 +80,7 @@ def _without_others(said: Sequence[Said], entries: Sequence[Entry]) -> list[Said
             found.append(each)
             del users[-1:]
         elif users and users[-1].casefold() == text.casefold():
-            found.append(Said("user", users.pop()))
+            found.append(SeenMessage("user", users.pop()))
         else:
             while found and found[-1].is_again:
                 found.pop()
@@ -88,7 +88,7 @@ def _without_others(said: Sequence[Said], entries: Sequence[Entry]) -> list[Said
     return found
 
 
-def _groups(said: Iterable[Said]) -> list[_Group]:
+def _groups(said: Iterable[SeenMessage]) -> list[_Group]:
     groups: list[_Group] = []
     for each in said:
         text = _shown(each.text)

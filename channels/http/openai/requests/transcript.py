@@ -9,7 +9,7 @@ from hubbub.channels.http.openai.answers.answer import words_of
 from hubbub.channels.http.openai.answers.question import ClientQuestion, notes_of
 from hubbub.channels.http.openai.answers.text_limit import TextLimit
 from hubbub.channels.http.openai.answers.turn import AgentTurn
-from hubbub.channels.http.openai.requests.extending import Said
+from hubbub.channels.http.openai.requests.extending import SeenMessage
 from hubbub.hub.events import (
     AgentBase,
     AgentStep,
@@ -42,7 +42,7 @@ _TYPES: Final = (
 )  # fmt: skip
 
 
-class _Message(Said):
+class _Heard(SeenMessage):
     """A message that may still grow."""
 
     parts: tuple[ContentPart, ...] = ()
@@ -57,8 +57,8 @@ class ClientTranscript:
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
         self._speakers = {run_id}
-        self._said: list[_Message] = []
-        self._calls: dict[tuple[int, int], _Message] = {}
+        self._said: list[_Heard] = []
+        self._calls: dict[tuple[int, int], _Heard] = {}
         self._asked: dict[str, SessionPrompt] = {}
         """What people are asked, by prompt."""
         self._limit = TextLimit({})
@@ -81,7 +81,7 @@ class ClientTranscript:
                 self._speakers.add(event.frame_run_id)
             case AgentText() if event.run_id in self._speakers:
                 told = self._limit.take(event.text)
-                self._said.append(_Message("assistant", event.text, told=told))
+                self._said.append(_Heard("assistant", event.text, told=told))
             case SessionEnd() if event.run_id == self._run_id and event.output_json is not NULL:
                 self._end(event)
             case AgentStep() if event.run_id == self._run_id and event.calls:
@@ -89,7 +89,7 @@ class ClientTranscript:
             case AgentToolComplete() if event.run_id == self._run_id:
                 self._answer(event)
             case SessionPrompt() if event.to == "user" and event.kind != "external":
-                self._said.append(_Message("assistant", words_of(event), is_shown_only=True))
+                self._said.append(_Heard("assistant", words_of(event), is_shown_only=True))
                 self._asked[event.prompt_id] = event
             case SessionPromptEnd():
                 self._asked.pop(event.prompt_id, None)
@@ -108,7 +108,7 @@ class ClientTranscript:
         )
 
     @property
-    def said(self) -> Sequence[Said]:
+    def said(self) -> Sequence[SeenMessage]:
         """What was said, as its clients may have seen it."""
         return self._said
 
@@ -116,16 +116,16 @@ class ClientTranscript:
         if isinstance(item, SessionReset):
             self._said.clear()
             if item.message:
-                self._said.append(_Message("user", item.message))
+                self._said.append(_Heard("user", item.message))
         elif isinstance(item, SessionMessage):
             if item.role == "user":
-                self._said.append(_Message("user", item.content, parts=item.parts))
+                self._said.append(_Heard("user", item.content, parts=item.parts))
                 self._limit = TextLimit(notes_of(item))
         elif isinstance(item, SessionReply):
             self._reply(item)
         elif isinstance(item, SessionOpen) and item.run_id == self._run_id:
             for message in item.history:
-                before = _Message(message.role, message.content, parts=message.parts)
+                before = _Heard(message.role, message.content, parts=message.parts)
                 before.calls = {(0, at): call for at, call in enumerate(message.calls)}
                 self._said.append(before)
             if item.input is not None:
@@ -133,7 +133,7 @@ class ClientTranscript:
                 if not isinstance(text, str):
                     text = bytes(item.input_json).decode()
                 parts = () if item.message is None else item.message.parts
-                self._said.append(_Message("user", text, parts=parts))
+                self._said.append(_Heard("user", text, parts=parts))
                 self._limit = TextLimit(notes_of(item.message))
 
     def _reply(self, item: SessionReply) -> None:
@@ -147,10 +147,10 @@ class ClientTranscript:
             text = item.content
         else:
             return
-        self._said.append(_Message("user", text, is_reply=True, is_shown_only=True))
+        self._said.append(_Heard("user", text, is_reply=True, is_shown_only=True))
         self._limit = TextLimit({})
         self._said += [
-            _Message("assistant", words_of(each), is_again=True, is_shown_only=True)
+            _Heard("assistant", words_of(each), is_again=True, is_shown_only=True)
             for each in self._asked.values()
         ]
 
@@ -160,14 +160,14 @@ class ClientTranscript:
         value = said if isinstance(said, str) else bytes(end.output_json).decode()
         last = self._said[-1] if self._said else None
         if last is None or last.role != "assistant":
-            last = _Message("assistant", "", is_shown_only=True)
+            last = _Heard("assistant", "", is_shown_only=True)
             self._said.append(last)
         last.value = value
 
     def _call(self, event: AgentStep) -> None:
         last = self._said[-1] if self._said else None
         if last is None or last.role != "assistant" or last.calls or last.is_shown_only:
-            last = _Message("assistant", "")
+            last = _Heard("assistant", "")
             self._said.append(last)
         for index, call in enumerate(event.calls):
             place = event.step, index

@@ -93,7 +93,7 @@ class PostgresAddress:
         """
         parameters: dict[str, Any] = {
             "application_name": name, "connect_timeout": str(self.handshake(slow)),
-            **self._parameters,
+            **self._parameters, "client_encoding": "UTF8",
         }  # fmt: skip
         db = AttentiveConnection.connect(
             autocommit=True, cursor_factory=psycopg.RawCursor, **parameters

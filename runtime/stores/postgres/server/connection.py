@@ -86,8 +86,10 @@ class PostgresConnection:
     def _greet(self, db: AttentiveConnection) -> None:
         """Make a connection what it is to be."""
         db.silence = self.address.handshake(self._slow)
-        # With a limit on statements, a server would cancel a commit's wait for its standby.
+        # A role, a database or the environment may set each of these otherwise.  With a limit on
+        # statements, a server would cancel a commit's wait for its standby.
         db.execute(
+            "SET client_encoding = 'UTF8'; SET array_nulls = on; "
             f"SET search_path TO \"{self.address.schema}\"; SET lock_timeout = '{LOCK_WAIT}'; "
             "SET statement_timeout = 0; SET tcp_keepalives_idle = 5; "
             "SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3"
