@@ -8,7 +8,8 @@ What carries it out, a browser, a person, another system, listens to ``session:p
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hubbub.agents.definitions.arguments import Arguments
+from hubbub.agents.definitions.arguments import Arguments, ArgumentsReader
+from hubbub.agents.definitions.foreign_schema import ObjectArguments, read_foreign
 from hubbub.agents.definitions.schema import read_schema
 from hubbub.agents.definitions.tools import Tool, ToolError, name_problems
 from hubbub.agents.model import ToolSpec
@@ -53,8 +54,15 @@ def given_tool(
 ) -> Tool[..., Any]:
     """An external tool whose schema somebody else has written, such as a client's.
 
-    Its patterns are shown to the model and never tried: to match one may take without end.
+    Its patterns are shown to the model and never tried: to match one may take without end.  Where
+    the schema says what there is no type for, all of it is only shown, and any object is taken.
     """
+    if schema is not None and read_schema(schema, tries_patterns=False)[2]:
+        shown_as_it_is, problem = read_foreign(schema)
+        if problem:
+            raise DefinitionError(f"external tool {shown(name)}", [f"schema: {problem}"])
+        problems = _problems(name, description, timeout)
+        return _tool(name, description, timeout, shown_as_it_is, ObjectArguments(name), problems)
     return _made(name, schema, _without_patterns(schema), description, timeout)
 
 
@@ -79,17 +87,33 @@ def _made(
     timeout: float | None,
 ) -> Tool[..., Any]:
     """The tool that shows one schema, and whose arguments are read by another."""
-    problems = list(name_problems(name))
-    if problem := text_problem(description):
-        problems.append(f"description: {problem}")
-    if timeout is not None and not is_time_limit(timeout):
-        problems.append(f"timeout {shown(timeout)}: use {LIMIT_OF_TIME}, or None for no limit")
+    problems = _problems(name, description, timeout)
     parameters, closed, wrong = read_schema(
         _NOTHING if schema is None else schema, tries_patterns=checked is schema
     )
     problems += [f"schema: {each}" for each in wrong]
     if checked != schema:
         parameters, _, _ = read_schema(_NOTHING if checked is None else checked)
+    return _tool(name, description, timeout, closed, Arguments(name, parameters), problems)
+
+
+def _problems(name: str, description: str, timeout: float | None) -> list[str]:
+    problems = list(name_problems(name))
+    if problem := text_problem(description):
+        problems.append(f"description: {problem}")
+    if timeout is not None and not is_time_limit(timeout):
+        problems.append(f"timeout {shown(timeout)}: use {LIMIT_OF_TIME}, or None for no limit")
+    return problems
+
+
+def _tool(
+    name: str,
+    description: str,
+    timeout: float | None,
+    schema: dict[str, Any],
+    arguments: ArgumentsReader,
+    problems: list[str],
+) -> Tool[..., Any]:
     if problems:
         raise DefinitionError(f"external tool {shown(name)}", problems)
 
@@ -97,8 +121,8 @@ def _made(
         raise ToolError(f"{name} is an external tool: it is carried out elsewhere")
 
     return Tool(
-        name=name, description=description, schema=closed, timeout=timeout, idempotent=False,
+        name=name, description=description, schema=schema, timeout=timeout, idempotent=False,
         fn=elsewhere, is_async=False, state_parameter=None,
-        spec=ToolSpec(name=name, description=description, schema=closed),
-        _arguments=Arguments(name, parameters), is_external=True,
+        spec=ToolSpec(name=name, description=description, schema=schema),
+        _arguments=arguments, is_external=True,
     )  # fmt: skip
