@@ -7,7 +7,7 @@ Whatever goes wrong on this way is a ``Refusal`` and answered as problem details
 """
 
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -192,7 +192,7 @@ class HttpApp:
                 self.access.check_token(scope)
             if not route.is_open or route.body is not None:
                 self._check_open(route)
-            with self._counts.stream(client) if route.is_stream else self._counts.request():
+            with self._counted(route, client):
                 if route.asgi is not None:
                     await route.asgi({**scope, "path_params": path}, receive, send)
                 else:
@@ -202,6 +202,13 @@ class HttpApp:
         except Exception as error:
             return refusal_of(error) or self._defect(error, scope)
         return None
+
+    def _counted(self, route: Route, client: str) -> AbstractContextManager[None]:
+        if route.is_stream:
+            return self._counts.stream(client)
+        if not route.is_counted:
+            return nullcontext()
+        return self._counts.request(client, is_open=route.is_open and self.access.has_token)
 
     def _check_open(self, route: Route) -> None:
         hub, host = self.hub, self._host

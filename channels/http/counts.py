@@ -1,7 +1,8 @@
 """``Counts``: what is at work at once, and how often each client asks."""
 
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 import anyio
@@ -23,6 +24,8 @@ class Counts:
         self._clock = hub.ports.clock
         self._limits = limits
         self.requests = 0
+        self._without_token: Counter[str] = Counter()
+        """Requests at work that needed none, by client."""
         self.streams: dict[str, int] = {}
         """Streams that are open, by client."""
         self.open_streams = 0
@@ -45,9 +48,32 @@ class Counts:
             self._left.clear()
         self._left[client] = now, left - 1
 
+    def request(self, client: str, *, is_open: bool) -> AbstractContextManager[None]:
+        """While a request is at work.  Those that need no token (``is_open``) are counted by
+        themselves, so that strangers keep nobody out."""
+        return self._open_request(client) if is_open else self._request()
+
     @contextmanager
-    def request(self) -> Iterator[None]:
-        """While a request is at work."""
+    def _open_request(self, client: str) -> Iterator[None]:
+        limits, found = self._limits, self._without_token
+        if (
+            found[client] >= limits.open_requests_per_client
+            or found.total() >= limits.open_requests
+        ):
+            raise Refusal(
+                "overloaded", f"{found.total():,} requests without a token are at work",
+                headers={"retry-after": "1"},
+            )  # fmt: skip
+        found[client] += 1
+        try:
+            yield
+        finally:
+            found[client] -= 1
+            if not found[client]:
+                del found[client]
+
+    @contextmanager
+    def _request(self) -> Iterator[None]:
         if self.requests >= self._limits.requests:
             raise Refusal(
                 "overloaded", f"{self.requests:,} requests are at work",

@@ -52,11 +52,11 @@ async def statistics(call: HttpCall) -> HttpAnswer:
 ROUTES: Final = (
     Route(
         method="GET", path="/health", summary="The process answers", handler=health,
-        answers={200: Health}, problems=("store-failed",), is_open=True,
+        answers={200: Health}, problems=("store-failed",), is_open=True, is_counted=False,
     ),
     Route(
         method="GET", path="/ready", summary="What is sent now will be accepted", handler=ready,
-        answers={200: Health}, problems=("closed", "store-failed"), is_open=True,
+        answers={200: Health}, problems=("closed", "store-failed"), is_open=True, is_counted=False,
     ),
     Route(
         method="GET", path="/api/statistics", summary="How much there is of everything",

@@ -15,7 +15,9 @@ class HttpLimits(Struct, frozen=True, kw_only=True):
       of a body to a route that needs no token; ``arriving_bytes``: of all bodies that are not there
       in whole yet; ``leaving_bytes``: of all answers that clients have not taken in whole yet.
     * ``body_seconds``: in which a body must have come in whole.
-    * ``requests``: at work at once; ``streams``: open at once, and ``streams_per_client``.
+    * ``requests``: at work at once; with a token those that need none are counted by themselves:
+      ``open_requests``, and ``open_requests_per_client``.  ``streams``: open at once, and
+      ``streams_per_client``.
     * ``rate``: requests a second of one client, ``burst`` of them at once.  A client is an address.
     * ``failed_logins``: wrong tokens a minute of one client; then none of its tokens is looked at.
     * ``session_seconds``: how long a browser's session lasts.
@@ -34,6 +36,8 @@ class HttpLimits(Struct, frozen=True, kw_only=True):
     leaving_bytes: int = 256 << 20
     body_seconds: float = 30.0
     requests: int = 1_000
+    open_requests: int = 100
+    open_requests_per_client: int = 20
     streams: int = 4_000
     streams_per_client: int = 200
     rate: int = 1_000
@@ -51,7 +55,8 @@ class HttpLimits(Struct, frozen=True, kw_only=True):
         check_counts(
             1, body_bytes=self.body_bytes, file_bytes=self.file_bytes, open_bytes=self.open_bytes,
             arriving_bytes=self.arriving_bytes, leaving_bytes=self.leaving_bytes,
-            requests=self.requests,
+            requests=self.requests, open_requests=self.open_requests,
+            open_requests_per_client=self.open_requests_per_client,
             streams=self.streams, streams_per_client=self.streams_per_client, rate=self.rate,
             burst=self.burst, failed_logins=self.failed_logins,
             session_seconds=self.session_seconds, selections=self.selections,

@@ -122,6 +122,7 @@ class Route(Struct, frozen=True, kw_only=True):
     * ``query`` and ``body`` are structs (or ``Content``); ``answers`` says what each status of
       success has, ``problems`` which kinds of problem its own work may have.
     * ``is_open``: it needs no token.  ``is_stream``: it lasts, and is counted as a stream.
+      ``is_counted``: it is refused where too many requests are at work.
     """
 
     method: str
@@ -136,6 +137,7 @@ class Route(Struct, frozen=True, kw_only=True):
     answers: Mapping[int, Any] = {}
     problems: tuple[str, ...] = ()
     is_open: bool = False
+    is_counted: bool = True
     is_stream: bool = False
     is_keyed: bool = False
     """Whether the header ``Idempotency-Key`` makes it safe to repeat."""

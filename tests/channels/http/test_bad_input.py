@@ -192,9 +192,9 @@ def posted(path, headers=()):
     }  # fmt: skip
 
 
-async def driven(app, messages, path="/api/messages", headers=()):
+async def driven(app, messages, path="/api/messages", headers=(), client="127.0.0.1"):
     """What the app sends to a client that sends these messages and then is silent."""
-    scope = posted(path, headers)
+    scope = {**posted(path, headers), "client": (client, 1)}
     sent, given = [], iter(messages)
 
     async def receive():
@@ -239,6 +239,33 @@ async def test_bodies_that_do_not_end_hold_so_much_together_and_one_alone_as_muc
         assert sorted(statuses) == [408] * statuses.count(408) + [429] * statuses.count(429)
         assert statuses.count(408) in (2, 3, 4)
         assert (await driven(app, alone))[0]["status"] == 400, "what was given up is forgotten"
+
+
+@pytest.mark.spec("W-06")
+async def test_who_has_no_token_keeps_nobody_out(ports):
+    """All places were taken by bodies for the one route that needs none, for half a minute."""
+    limits = HttpLimits(requests=4, open_requests=5, open_requests_per_client=3)
+    token = "t" * 20
+    async with served(ports, limits=limits, token=token) as (_, app, client):
+        statuses = []
+
+        async def begin(stranger):
+            start, *_ = await driven(app, [part(b"{")], path="/api/session", client=stranger)
+            statuses.append(start["status"])
+
+        async with anyio.create_task_group() as group:
+            for stranger in ("1.1.1.1", "2.2.2.2", "3.3.3.3"):
+                for _ in range(5):
+                    group.start_soon(begin, stranger)
+            await ports.clock.sleep(1.0)
+            assert statuses == [503] * 10, "three of the first, two of the second"
+            headers = {"authorization": f"Bearer {token}"}
+            assert (await client.get("/api/agents", headers=headers)).status_code == 200
+            for path in ("/health", "/ready"):
+                assert (await client.get(path)).status_code == 200
+        assert sorted(statuses) == [408] * 5 + [503] * 10
+        await begin("3.3.3.3")
+        assert statuses[-1] == 408
 
 
 @pytest.mark.spec("W-06")
