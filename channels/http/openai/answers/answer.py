@@ -48,6 +48,10 @@ MAX_PREVIEW: Final = 500_000
 """Code points of one model answer that are told before they are on record."""
 
 
+HOW_TO_APPROVE: Final = 'Say "approve" to allow it, or why not.'
+"""Ends what a person is told who is asked for an approval."""
+
+
 class _Shown:
     """A part of the preview."""
 
@@ -267,6 +271,6 @@ def words_of(prompt: SessionPrompt) -> str:
     """A question to the user, as text."""
     if prompt.kind == "approval":
         arguments = bytes(prompt.arguments_json).decode()
-        return f'{prompt.question}\n\n{arguments}\n\nSay "approve" to allow it, or why not.'
+        return f"{prompt.question}\n\n{arguments}\n\n{HOW_TO_APPROVE}"
     options = "".join(f"\n- {option}" for option in prompt.options)
     return prompt.question + (f"\n{options}" if options else "")

@@ -11,16 +11,19 @@ response that is not the latest) gets a run of its own, too, with the history up
 
 import hashlib
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, Final
 
 from msgspec import Struct, structs
 
+from hubbub.channels.http.openai.answers.answer import HOW_TO_APPROVE
 from hubbub.channels.http.openai.answers.identifiers import prompt_id_of, read_response_id
 from hubbub.channels.http.openai.answers.question import (
     NOTES,
     ClientQuestion,
     find_question,
     is_latest,
+    notes_of,
     state_of,
 )
 from hubbub.channels.http.openai.answers.refusals import Refused, refused_by, unknown_model
@@ -51,6 +54,10 @@ __all__ = ["RequestPlace", "place"]
 
 LIFE: Final = 24 * 3600.0
 """Seconds after which a run that nobody named is over: it may wait for results for ever."""
+
+
+MOST_LOOKS: Final = 20
+"""Of the runs that ask what a client was shown, how many are compared with its transcript."""
 
 
 class RequestPlace(Struct, frozen=True, kw_only=True):
@@ -93,7 +100,7 @@ class _Placing:
             return await self._continue()
         if wanted.session_key:
             return await self._speak()
-        return await self._throw_away(self._given_history())
+        return await self._decide() or await self._throw_away(self._given_history())
 
     # ── results of calls ─────────────────────────────────────────────────────────────────────
 
@@ -198,6 +205,24 @@ class _Placing:
             transcript = await read_transcript(hub, None, run_id)
             history = (*transcript.history, *history)
         return await self._throw_away(history)
+
+    async def _decide(self) -> RequestPlace | None:
+        """Say it to the run that waits for its approval, where a client that names no session
+        repeats what led there; ``None`` where none does."""
+        entries = self._wanted.entries
+        if len(entries) < 2 or entries[-1].role != "user" or HOW_TO_APPROVE not in entries[-2].text:
+            return None
+        shown = entries[-2].text
+        asked = await ask_runtime(self._hub, "prompts")
+        runs = dict.fromkeys(x["root_run_id"] for x in reversed(asked) if x["question"] in shown)
+        for run_id in islice(runs, MOST_LOOKS):
+            state = await state_of(self._hub, run_id)
+            if state is None or not notes_of(state.opening.message).get("thrown_away"):
+                continue
+            transcript = await read_transcript(self._hub, None, run_id)
+            if extends(entries, transcript.said, is_cut=False) and await self._fits(state):
+                return await self._send(state, entries[-1].text, self._wanted.key)
+        return None
 
     async def _fits(self, question: ClientQuestion) -> bool:
         """Whether a run can take it: it is the agent that is asked for, and has the tools."""

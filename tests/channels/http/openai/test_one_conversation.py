@@ -5,6 +5,7 @@ import pytest
 from support.openai_face import with_client
 
 from hubbub import Agent, FunctionModel, ScriptedModel, tool
+from hubbub.agents.model import AssistantMessage
 from hubbub.runtime.models.scripted import call, reply
 
 pytestmark = [
@@ -30,14 +31,15 @@ def sell(article: str) -> str:
 class Chat:
     """A client that sends all that was said each time, as chats do."""
 
-    def __init__(self, client, model, *, stream=False, **options):
+    def __init__(self, client, model, *, stream=False, session="c", **options):
         self.client, self.model, self.stream, self.options = client, model, stream, options
+        self.headers = {"X-Session-Id": session} if session else {}
         self.said, self.runs = [], set()
 
     async def say(self, text):
         self.said.append({"role": "user", "content": text})
         made = await self.client.chat.completions.create(
-            model=self.model, messages=self.said, extra_headers={"X-Session-Id": "c"},
+            model=self.model, messages=self.said, extra_headers=self.headers,
             stream=self.stream, **self.options,
         )  # fmt: skip
         if self.stream:
@@ -136,3 +138,50 @@ async def test_another_transcript_is_still_another_conversation(ports):
         chat.said[-1]["content"] = "one two"  # It was not cut for this client.
         await chat.say("y")
         assert len(chat.runs) == 2
+
+
+# ── without a session ────────────────────────────────────────────────────────────────────────
+
+
+def cashier(paid):
+    """An agent that pays when it is told to, and says what came of it."""
+
+    @tool(approval=True)
+    def pay(order: str) -> str:
+        """Pay."""
+        paid.append(order)
+        return f"{order} is paid"
+
+    def answer(request):
+        last = request.messages[-1]
+        if isinstance(last, AssistantMessage):
+            return "; ".join(each.output for each in last.calls)
+        if last.content.startswith("pay "):
+            return call("pay", order=last.content[4:])
+        return f"heard {last.content}"
+
+    return Agent("cashier", "You pay.", model=FunctionModel(answer), tools=[pay])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_client_without_a_session_approves_or_denies_what_it_was_asked(ports, stream):
+    paid = []
+    async with with_client(ports, cashier(paid)) as (rt, _, client):
+        chat = Chat(client, "cashier", stream=stream, session="")
+        told = [await chat.say(x) for x in ("pay A", "approve", "hello", "pay B", "too much")]
+        assert told[1:3] == ["A is paid", "heard hello"] and "too much" in told[4]
+        assert len(await rt.hub.read(types="session:prompt:end")) == 2, "nothing is open"
+    assert paid == ["A"]
+
+
+async def test_a_client_without_a_session_approves_nothing_of_another_transcript(ports):
+    paid = []
+    async with with_client(ports, cashier(paid)) as (_, _, client):
+        one, other = (Chat(client, "cashier", session="") for _ in range(2))
+        await one.say("pay A")
+        await other.say("pay B")
+        one.said[0]["content"] = "pay  B"
+        assert await one.say("approve") == "heard approve"
+        assert paid == []
+        assert await other.say("approve") == "B is paid"
+    assert paid == ["B"]
