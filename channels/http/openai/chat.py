@@ -23,7 +23,9 @@ async def create_completion(request: OpenAiRequest) -> ASGIApp:
         raise Refused(503, "the request is on record, but cannot be read")
     headers = {"x-hubbub-run": placed.run_id, **named(placed.ignored)}
     chunks = ChatChunks(question, has_usage=wanted.has_usage)
-    attendance = Attendance(request.host, request.leaving, question, chunks)
+    attendance = Attendance(
+        request.host, request.leaving, question, chunks, is_keyed=bool(request.key)
+    )
     if wanted.stream:
         return StreamedAnswer(attendance, chunks.begin(), chunks.trouble, headers)
     await wait_for_answer(attendance, request.receive)

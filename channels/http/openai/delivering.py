@@ -16,6 +16,7 @@ from hubbub.channels.http.openai.answers.question import ClientQuestion
 from hubbub.channels.http.openai.answers.refusals import Refused, refused_of
 from hubbub.channels.http.openai.leaving import Leaving
 from hubbub.channels.http.wire.host import Host
+from hubbub.channels.http.wire.outgoing import Outgoing
 from hubbub.channels.http.wire.problems import ClientGone
 from hubbub.hub.tasks.outermost import start_in
 
@@ -26,18 +27,31 @@ MAX_SEND: Final = 65_536
 
 DONE: Final = b"data: [DONE]\n\n"
 
+CLOSING: Final = (
+    "the service is shutting down; what was said is kept, and is answered when it is back: ask for "
+    "the response then, or send the request again only with its Idempotency-Key"
+)
+
 Tell: TypeAlias = Callable[[list[bytes]], Awaitable[None]]
 
 
 class Attendance:
     """One client that waits for an answer; when it leaves early, ``leaving`` sees to its run."""
 
-    __slots__ = ("_host", "_leaving", "_question", "_teller")
+    __slots__ = ("_is_keyed", "_leaving", "_question", "_teller", "host")
 
     def __init__(
-        self, host: Host, leaving: Leaving, question: ClientQuestion, teller: Teller
+        self,
+        host: Host,
+        leaving: Leaving,
+        question: ClientQuestion,
+        teller: Teller,
+        *,
+        is_keyed: bool = False,
     ) -> None:
-        self._host = host
+        self.host = host
+        self._is_keyed = is_keyed
+        """Whether the same request counts once, however often it is sent."""
         self._leaving = leaving
         self._question = question
         self._teller = teller
@@ -48,7 +62,7 @@ class Attendance:
 
         Raises ``Refused`` when the app closes, and what the hub and ``tell`` raise.
         """
-        host, teller = self._host, self._teller
+        host, teller = self.host, self._teller
         try:
             with self._leaving.attending(self._question.run_id):
                 await tell(first)
@@ -58,7 +72,7 @@ class Attendance:
             if not teller.is_over and not is_closing:
                 self._leaving.left(self._question)
         if is_closing and not teller.is_over:
-            raise Refused(503, "the service is shutting down")
+            raise Refused(503, CLOSING, is_heard=not self._is_keyed)
         return teller.is_over
 
     async def _follow(self, receive: Receive, tell: Tell) -> None:
@@ -67,8 +81,8 @@ class Attendance:
             async with anyio.create_task_group() as group:
                 scope = group.cancel_scope
                 start_in(group, _watch(receive, scope), name="client of an answer")
-                start_in(group, _wait_for(self._host.ending, scope), name="end of an app")
-                async with Following(self._host.hub, self._question, teller) as following:
+                start_in(group, _wait_for(self.host.ending, scope), name="end of an app")
+                async with Following(self.host.hub, self._question, teller) as following:
                     while not teller.is_over and (told := await following.next()) is not None:
                         await tell(told)
                 scope.cancel()
@@ -127,6 +141,10 @@ class StreamedAnswer:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it until it is whole, or its client has left."""
+        with Outgoing(self._attendance.host, scope).watched(send) as sending:
+            await self._stream(receive, sending)
+
+    async def _stream(self, receive: Receive, send: Send) -> None:
         has_begun = False
 
         async def tell(told: list[bytes]) -> None:

@@ -36,7 +36,9 @@ async def create_response(request: OpenAiRequest) -> ASGIApp:
         return _stream(request, question, frames, headers)
     if wanted.is_background:
         return _answer(frames, headers)
-    attendance = Attendance(request.host, request.leaving, question, frames)
+    attendance = Attendance(
+        request.host, request.leaving, question, frames, is_keyed=bool(request.key)
+    )
     await wait_for_answer(attendance, request.receive)
     return _answer(frames, headers)
 

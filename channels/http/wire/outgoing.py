@@ -4,16 +4,17 @@ A large answer is handed to the server in pieces, each when the one before has l
 takes a request whose answer it has whole for one that is over, and closes what is idle.
 """
 
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 import anyio
-from starlette.types import Scope, Send
+from starlette.types import Message, Scope, Send
 
 from hubbub.channels.http.wire.host import Host
 from hubbub.channels.http.wire.problems import ClientGone, Refusal
 from hubbub.hub.logs import log
-from hubbub.hub.tasks.outermost import start_in
 
 __all__ = ["CUT", "GONE", "Outgoing"]
 
@@ -29,14 +30,12 @@ PIECE: Final = 64 << 10
 class Outgoing:
     """The body that one client is to take."""
 
-    __slots__ = ("_host", "_pieces", "_scope", "_size")
+    __slots__ = ("_host", "_scope", "_size")
 
     def __init__(self, host: Host, scope: Scope) -> None:
         self._host = host
         self._scope = scope
         self._size = 0
-        self._pieces = 0
-        """How many have left."""
 
     def reserve(self, size: int) -> None:
         """Count so many bytes, beside what others have yet to take.
@@ -65,29 +64,59 @@ class Outgoing:
         if len(body) <= PIECE:
             await send({"type": "http.response.body", "body": body})
             return
-        is_whole = False
-        async with anyio.create_task_group() as group:
-            start_in(group, self._watch(group.cancel_scope))
-            with suppress(*GONE):
-                await self._write(send, body)
-                is_whole = True
-            group.cancel_scope.cancel()
-        if not is_whole:
+        with self.watched(send) as sending:
+            for at in range(0, len(body), PIECE):
+                piece, has_more = body[at : at + PIECE], at + PIECE < len(body)
+                message = {"type": "http.response.body", "body": piece, "more_body": has_more}
+                await sending(message)
+
+    @contextmanager
+    def watched(self, send: Send) -> Iterator[Send]:
+        """``send``, while the body lasts.  Raises ``ClientGone`` for a client that takes nothing of
+        a message for as long as it may, and cuts it off."""
+        with anyio.CancelScope() as scope:
+            watch = _Watch(self._host, send, partial(self._cut, scope))
+            if self._host.context is not None:
+                self._host.start(watch.run)
+            try:
+                yield watch.send
+            finally:
+                watch.end()
+        if scope.cancelled_caught:
             raise ClientGone
 
-    async def _write(self, send: Send, body: bytes) -> None:
-        for at in range(0, len(body), PIECE):
-            piece, has_more = body[at : at + PIECE], at + PIECE < len(body)
-            await send({"type": "http.response.body", "body": piece, "more_body": has_more})
-            self._pieces += 1
+    def _cut(self, scope: anyio.CancelScope) -> None:
+        (self._scope.get("extensions") or {}).get(CUT, scope.cancel)()
+        scope.cancel()
 
-    async def _watch(self, sending: anyio.CancelScope) -> None:
-        """Cut the client off when no piece has left for too long."""
-        seconds, clock = self._host.limits.stall_seconds, self._host.hub.ports.clock
-        pieces = -1
-        while pieces != self._pieces:
-            pieces = self._pieces
-            await clock.sleep(seconds)
-        log.warning("answer.stalled", seconds=seconds)
-        (self._scope.get("extensions") or {}).get(CUT, sending.cancel)()
-        sending.cancel()
+
+class _Watch:
+    """Whether a client takes what is sent, looked at by a task beside the one that sends."""
+
+    __slots__ = ("_cut", "_host", "_scope", "_send", "_sending", "_sent")
+
+    def __init__(self, host: Host, send: Send, cut: Callable[[], None]) -> None:
+        self._host = host
+        self._send = send
+        self._cut = cut
+        self._scope = anyio.CancelScope()
+        self._sent = 0
+        self._sending = False
+
+    async def send(self, message: Message) -> None:
+        self._sending = True
+        await self._send(message)
+        self._sending = False
+        self._sent += 1
+
+    async def run(self) -> None:
+        seconds, clock, sent = self._host.limits.stall_seconds, self._host.hub.ports.clock, -1
+        with self._scope:
+            while not self._sending or sent != self._sent:
+                sent = self._sent
+                await clock.sleep(seconds)
+            log.warning("answer.stalled", seconds=seconds)
+            self._cut()
+
+    def end(self) -> None:
+        self._scope.cancel()

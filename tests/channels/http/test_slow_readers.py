@@ -1,5 +1,6 @@
 """Answers that their clients take slowly, or not at all: none is cut short, none piles up."""
 
+import json
 import socket
 import time
 
@@ -9,6 +10,7 @@ import pytest
 from http_apps import served, support
 from support.served import SERVERS, served_hub
 
+from hubbub import Agent, FunctionModel
 from hubbub.channels.http import HttpLimits
 from hubbub.channels.http.wire.outgoing import PIECE
 
@@ -26,22 +28,27 @@ async def with_file(client, content):
 class Reader:
     """A request by hand, of a client that takes so many pieces at once, and no more until then."""
 
-    def __init__(self, app, path, pieces):
+    def __init__(self, app, path, pieces, body=None):
         self.app, self.path = app, path
+        self.given = b"" if body is None else json.dumps(body).encode()
+        self.is_asked = False
         self.room = anyio.Semaphore(pieces)
         self.status, self.body, self.is_whole = 0, b"", False
 
     async def __call__(self):
         scope = {
-            "type": "http", "method": "GET", "path": self.path, "raw_path": self.path.encode(),
+            "type": "http", "method": "POST" if self.given else "GET", "path": self.path, "raw_path": self.path.encode(),
             "query_string": b"", "root_path": "", "scheme": "http", "http_version": "1.1",
-            "headers": [(b"host", b"localhost")], "client": ("127.0.0.1", 1),
+            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")], "client": ("127.0.0.1", 1),
             "server": ("127.0.0.1", 80),
         }  # fmt: skip
         await self.app(scope, self.receive, self.send)
 
     async def receive(self):
-        return {"type": "http.request", "body": b""}
+        if self.is_asked:
+            await anyio.sleep_forever()
+        self.is_asked = True
+        return {"type": "http.request", "body": self.given}
 
     async def send(self, message):
         if message["type"] == "http.response.start":
@@ -107,6 +114,19 @@ async def test_one_answer_alone_may_be_larger_than_all_may_be_together(ports):
     async with served(ports, limits=HttpLimits(leaving_bytes=1)) as (_, _, client):
         path = await with_file(client, bytes(SIZE))
         assert len((await client.get(path)).content) == SIZE
+
+
+@pytest.mark.anyio
+@pytest.mark.spec("W-06")
+async def test_a_client_that_takes_nothing_of_a_chat_is_cut(ports):
+    words = "word " * 100_000
+    agent = Agent("teller", "You tell.", model=FunctionModel(lambda request: words))
+    async with served(ports, agent) as (_, app, _):
+        body = {"model": "teller", "stream": True, "messages": [{"role": "user", "content": "x"}]}
+        reader = Reader(app, "/v1/chat/completions", 1, body)
+        with anyio.fail_after(200):
+            await reader()
+        assert reader.status == 200 and not reader.is_whole
 
 
 @pytest.mark.long

@@ -36,10 +36,19 @@ __all__ = ["JsonAnswer", "Refused", "error_body", "refused_by", "refused_of", "u
 
 
 class Refused(CopiedWhole, Exception):
-    """A request is refused."""
+    """A request is refused.
+
+    ``is_heard``: it has had its effects, and would have them again.
+    """
 
     def __init__(
-        self, status: int, message: str, *, param: str | None = None, code: str | None = None
+        self,
+        status: int,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        is_heard: bool = False,
     ) -> None:
         message = message or HTTPStatus(status).phrase  # A client shows nothing else.
         super().__init__(message)
@@ -47,6 +56,7 @@ class Refused(CopiedWhole, Exception):
         self.message = message
         self.param = param
         self.code = code
+        self.is_heard = is_heard
 
 
 class JsonAnswer:
@@ -67,7 +77,8 @@ class JsonAnswer:
         headers: dict[str, str] = {}
         if refused.status >= 500:
             # The official clients would otherwise repeat what may have had its effects.
-            headers["x-should-retry"] = "true" if refused.status == 503 else "false"
+            may_retry = refused.status == 503 and not refused.is_heard
+            headers["x-should-retry"] = "true" if may_retry else "false"
         if refused.status == 503:
             headers["retry-after"] = "1"
         body = error_body(refused.status, refused.message, refused.param, refused.code)
