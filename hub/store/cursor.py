@@ -4,6 +4,7 @@ A cursor names the store it is from, so that one from elsewhere is noticed, and 
 by its identity or a bare position.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec import structs
@@ -13,8 +14,8 @@ from hubbub.hub.events import AgentBase, Event
 from hubbub.hub.store.journal import Journal, Selection
 
 __all__ = [
-    "REMOVED", "START", "cursor_at", "cursor_behind", "cursor_of", "is_cut", "may_bring_more",
-    "place", "read_all", "seq_of",
+    "REMOVED", "START", "cursor_at", "cursor_behind", "cursor_of", "is_cut", "is_position",
+    "may_bring_more", "place", "read_all", "removed_up_to", "seq_of",
 ]  # fmt: skip
 
 START: Final = "start"
@@ -64,13 +65,27 @@ async def place(journal: Journal, cursor: str) -> int | None:
     return await journal.position(run_id, rest, int(seq))
 
 
+def is_position(text: object) -> bool:
+    """Whether a text that a store has kept is a position."""
+    return isinstance(text, str) and _is_number(text) and len(text) < 20
+
+
+def removed_up_to(notes: Mapping[str, str], tip: int) -> int:
+    """The highest position from which something was removed, as is noted.
+
+    Where the note is damaged that may be any up to ``tip``, the store's last one.
+    """
+    text = notes.get(REMOVED, "0")
+    return int(text) if is_position(text) else tip
+
+
 async def is_cut(journal: Journal, selection: Selection, after: int) -> bool:
     """Whether something was removed behind a position that a reader from there has to be told of.
 
     Of a run or a tree: old turns, whose base follows then.  Of everything: any event.
     """
     if selection.run_id is None and selection.root_run_id is None:
-        return int((await journal.notes(REMOVED)).get(REMOVED, "0")) > after
+        return removed_up_to(await journal.notes(REMOVED), journal.tip) > after
     bases = structs.replace(selection, match=_IS_BASE)
     position, end = after, journal.tip
     while position < end:

@@ -19,6 +19,7 @@ from hubbub.agents.state.lasting_prompts import read_note
 from hubbub.agents.state.prompts import LASTING
 from hubbub.hub.errors import BadValue, StoreFailed
 from hubbub.hub.events.identities import can_be_known_by
+from hubbub.hub.store.cursor import REMOVED, is_position
 from hubbub.hub.store.reader import StoreReader, StoreUnreadable, decoded
 from hubbub.hub.store.store import RETENTION
 from hubbub.runtime.stores.exchange.lanes import FROM_BACKUP, Lane, Lanes, Problem
@@ -159,6 +160,8 @@ def _notes(store: StoreReader) -> Iterator[Problem]:
                 read_note(key.removeprefix(LASTING), note)
             elif key.startswith(JSON_NOTES) and note:
                 msgspec.json.decode(note)
+            elif key == REMOVED and not is_position(note):
+                raise ValueError("it is no position")
         except ValueError as error:
             remedy = "it is written again, or left out, when a runtime opens the store"
             yield Problem(where, f"it cannot be read ({error})", remedy, heals=True)

@@ -29,7 +29,8 @@ import msgspec
 from hubbub.hub.errors import HubbubError
 from hubbub.hub.events import SessionTerminate
 from hubbub.hub.logs import log
-from hubbub.hub.store.cursor import REMOVED
+from hubbub.hub.masking import class_name_of
+from hubbub.hub.store.cursor import REMOVED, removed_up_to
 from hubbub.hub.store.journal import Commit
 from hubbub.hub.store.reader import StoreReader
 from hubbub.hub.store.store import RETENTION, Removed, RemovesTrees, drops_of, takes_bases
@@ -115,7 +116,8 @@ class RetentionPasses:
         if self._turn.is_shared:  # Others may be at work that know no bases.
             self._turns.kept = 0
         self._task: TaskHandle[Any, None] | None = None
-        self._told: dict[str, None] = {}
+        self._told: dict[str, bool] = {}
+        """What was told to stay; whether for good, so that it is tried no more."""
         self._highest = 0
         """The highest position from which something was removed."""
         self._measured = MeasuredEvents(keeps_all=store.keeps_all)
@@ -143,6 +145,10 @@ class RetentionPasses:
                     self.removed.passed = self._clock.now()
             except HubbubError as error:  # What the next one may find mended.
                 log.warning("retention.failed", problem=str(error))
+            except Exception as error:  # Whatever it is, runs and their hub go on.
+                mask = self._hub.masker()
+                words = mask(class_name_of(error))
+                log.error("retention.failed", problem=words, exc_info=mask.error(error))
             await self._tell(has_changed=self._numbers() != before)
             await self._clock.sleep(every)
 
@@ -174,7 +180,7 @@ class RetentionPasses:
         if not await self._takes_turn():
             return False
         await self._journal.flush()
-        self._highest = int((await self._journal.notes(REMOVED)).get(REMOVED, "0"))
+        self._highest = removed_up_to(await self._journal.notes(REMOVED), self._journal.tip)
         if self._retention.silent is not None:
             await self._end_silent()
         if not self._removes:
@@ -294,12 +300,12 @@ class RetentionPasses:
 
     async def _remove(self, trees: Sequence[EndedTree]) -> Collection[str]:
         """Have trees go, each in a commit of its own; the roots of those that have."""
-        trees = [tree for tree in trees if tree.root_run_id not in self._told]
+        trees = [tree for tree in trees if not self._told.get(tree.root_run_id)]
         sizes = {}
         for tree in trees if self._retention.most is not None else ():
             size = await self._measured.size_of(self._look, tree.run_ids)
             sizes[tree.root_run_id] = size
-        trees = await self._put_by(trees)
+        trees = await self._put_by(trees) if trees else ()
         if not trees:
             return ()
         found = await self._look(
@@ -345,7 +351,7 @@ class RetentionPasses:
             words = str(error)
             if isinstance(error, OSError):
                 words = f"{error.filename}: {error.strerror}; make it removable"
-            self._keep(words, trees[0].root_run_id)
+            self._keep(words, trees[0].root_run_id, may_go=isinstance(error, OSError))
             return ()
         return trees
 
@@ -387,14 +393,15 @@ class RetentionPasses:
         self._hub.pipeline.submit(commit)
         return done
 
-    def _keep(self, problem: str, root: str = "") -> None:
-        """A tree, or a content, stays although it should go: say so, once."""
+    def _keep(self, problem: str, root: str = "", *, may_go: bool = False) -> None:
+        """A tree, or a content, stays although it should go: say so, once.  One that ``may_go`` is
+        tried by each pass."""
         about = root or problem
         if about in self._told:
             return
         self.removed.problems += 1
         if len(self._told) < MAX_TOLD:
-            self._told[about] = None
+            self._told[about] = not may_go
         log.warning("retention.kept", run_id=root, problem=problem)
 
     async def _look(self, look: Callable[[StoreReader], T]) -> T:

@@ -120,6 +120,7 @@ class StreamedRequest:
         self._is_sent = False
         self._gone = anyio.Event()
         self.status = 0
+        self.headers: dict[bytes, bytes] = {}
         self.body = b""
         self.is_over = False
 
@@ -145,7 +146,7 @@ class StreamedRequest:
             raise BrokenPipeError
         self._sends_left -= 1
         if message["type"] == "http.response.start":
-            self.status = message["status"]
+            self.status, self.headers = message["status"], dict(message["headers"])
         else:
             self.body += message.get("body", b"")
             self.is_over = not message.get("more_body")

@@ -85,6 +85,10 @@ class Page(Struct, frozen=True):
     """Trees that have gone, all of which some event may be missing."""
 
 
+_Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
+"""Takes no descriptor of its own: there may be none left."""
+
+
 class Pause:
     """A wait in a thread, which any other thread can end."""
 
@@ -99,7 +103,7 @@ class Pause:
         the descriptor ``also``."""
         if self._is_over:
             return False
-        with selectors.DefaultSelector() as selector:
+        with _Selector() as selector:
             selector.register(self._hears, selectors.EVENT_READ)
             if also is not None:
                 selector.register(also, selectors.EVENT_READ)

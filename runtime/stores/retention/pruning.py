@@ -24,7 +24,7 @@ from msgspec import Struct, structs
 from hubbub.agents.state.prompts import LASTING
 from hubbub.hub.errors import BadValue, HubbubError, OperatorError
 from hubbub.hub.ports import Ports
-from hubbub.hub.store.cursor import REMOVED
+from hubbub.hub.store.cursor import REMOVED, removed_up_to
 from hubbub.hub.store.intake import RunIntake
 from hubbub.hub.store.reader import StoreReader
 from hubbub.runtime.stores.exchange.export import export_run
@@ -267,7 +267,7 @@ class _Pruning:
         """Note up to where something goes, for who comes with a cursor from before it."""
         reader = self._intake.reader
         places = [what_goes_with(reader, tree.run_ids)[0] for tree in trees]
-        highest = max([int(reader.notes(REMOVED).get(REMOVED, "0")), *places])
+        highest = max([removed_up_to(reader.notes(REMOVED), reader.tip), *places])
         self._intake.put_note(REMOVED, str(highest))
 
     def _forget(self, tree: EndedTree) -> None:

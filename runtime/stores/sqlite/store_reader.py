@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Final
 
 from hubbub.hub.errors import OperatorError
+from hubbub.hub.store.cursor import is_position
 from hubbub.hub.store.reader import Backup, ProcessRow, StoreUnreadable
 from hubbub.runtime.stores.sql.connection import SqlDialect
 from hubbub.runtime.stores.sql.store_reader import SqlStoreReader
 from hubbub.runtime.stores.sqlite.backup import back_up
 from hubbub.runtime.stores.sqlite.contents.lock import ContentsLock
+from hubbub.runtime.stores.sqlite.contents.named import LOOKED_AT
 from hubbub.runtime.stores.sqlite.folder import DataFolder
 from hubbub.runtime.stores.sqlite.lock import StoreLock
 from hubbub.runtime.stores.sqlite.migrations import check_newest
@@ -104,6 +106,9 @@ class SqliteStoreReader(SqlStoreReader):
         for (text,) in self._all(f"PRAGMA {pragma}(100)"):
             if text != "ok":
                 yield " ".join(str(text).split())
+        for (place,) in self._all(LOOKED_AT):
+            if not is_position(place):
+                yield "meta: up to where contents were looked at cannot be read; it heals by itself"
 
     def back_up(self, destination: Path, tell: Callable[[str], object] | None = None) -> Backup:
         with self.one_moment():  # Else a writer would make it begin again and again.

@@ -37,10 +37,11 @@ class Reader:
 
     async def __call__(self):
         scope = {
-            "type": "http", "method": "POST" if self.given else "GET", "path": self.path, "raw_path": self.path.encode(),
-            "query_string": b"", "root_path": "", "scheme": "http", "http_version": "1.1",
-            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")], "client": ("127.0.0.1", 1),
-            "server": ("127.0.0.1", 80),
+            "type": "http", "method": "POST" if self.given else "GET",
+            "path": self.path, "raw_path": self.path.encode(), "http_version": "1.1",
+            "query_string": b"", "root_path": "", "scheme": "http",
+            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
+            "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
         }  # fmt: skip
         await self.app(scope, self.receive, self.send)
 

@@ -25,13 +25,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from hubbub.hub.store.cursor import is_position
 from hubbub.hub.store.store import DroppedContents
 from hubbub.runtime.stores.sql.connection import SqlConnection
 from hubbub.runtime.stores.sql.removal import behind
 from hubbub.runtime.stores.sql.rows import REQUESTS
 from hubbub.runtime.stores.sqlite.contents.lock import ContentsLock
 
-__all__ = ["COUNT_DROP", "NamedContents", "OnRecord", "named_by_runs"]
+__all__ = ["COUNT_DROP", "LOOKED_AT", "NamedContents", "OnRecord", "named_by_runs"]
 
 EVENTS: Final = 2_000
 """Events that are looked at together."""
@@ -64,7 +65,7 @@ _TABLES: Final = (
     "INSERT OR IGNORE INTO loose SELECT digest FROM named WHERE run = OLD.number; "
     "DELETE FROM named WHERE run = OLD.number; END",
 )
-_LOOKED_AT: Final = "SELECT value FROM meta WHERE key = 'contents_looked_at'"
+LOOKED_AT: Final = "SELECT value FROM meta WHERE key = 'contents_looked_at'"
 _LOOK_AT: Final = "INSERT OR REPLACE INTO meta VALUES ('contents_looked_at', ?)"
 _HAS_NAMED: Final = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'named'"
 _NEXT: Final = (
@@ -93,7 +94,8 @@ class NamedContents:
         self._held = held
         for statement in _TABLES:
             db.execute(statement)
-        self._place = int((db.execute(_LOOKED_AT).fetchone() or ("0",))[0])
+        (found,) = db.execute(LOOKED_AT).fetchone() or ("0",)
+        self._place = int(found) if is_position(found) else 0  # Else all of it is looked at again.
         if self._place > db.execute("SELECT coalesce(max(position), 0) FROM event").fetchone()[0]:
             self._place = 0  # Not of this record.
         self._swept = 0

@@ -147,5 +147,5 @@ async def test_streams_are_told_that_the_app_ends(ports):
         assert frames_of(responses.body)[-1]["type"] == "error"
         assert (whole_chat.status, whole.status) == (503, 503)
         # Its message was taken: the official client would say it again by itself.
-        assert [dict(x.headers)[b"x-should-retry"] for x in (whole_chat, whole)] == [b"false"] * 2
+        assert [x.headers[b"x-should-retry"] for x in (whole_chat, whole)] == [b"false"] * 2
         assert all(request.is_over for request in requests)

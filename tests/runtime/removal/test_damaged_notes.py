@@ -1,0 +1,104 @@
+"""What a pass cannot read, or do, ends no runtime: it is told, and the next pass goes on."""
+
+import errno
+import sqlite3
+from pathlib import Path
+
+import anyio
+import pytest
+from support.pruned_stores import DAY, problems
+from support.stores import agents
+
+from hubbub import Retention, Runtime
+from hubbub.hub.ports import Ports
+from hubbub.runtime.inspection.check import StoreCheck
+
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("G-07")]
+
+RETENTION = Retention(ended="2d")
+
+
+async def have_one_go(rt: Runtime) -> str:
+    """A run whose time is over, and a later one, whose events are the store's last."""
+    old = await rt.run("bot", "one")
+    await anyio.sleep(DAY)
+    await rt.run("bot", "later")
+    await anyio.sleep(1.5 * DAY)
+    return old.run_id
+
+
+def changed(folder: Path, table: str, key: str) -> None:
+    """Flip a bit of what is noted."""
+    with sqlite3.connect(folder / "hubbub.db") as db:
+        ((old,),) = db.execute(f"SELECT value FROM {table} WHERE key = ?", (key,)).fetchall()
+        new = f"{old[:-1]}{chr(ord(old[-1]) ^ 64)}"
+        db.execute(f"UPDATE {table} SET value = ? WHERE key = ?", (new, key))
+    db.close()
+
+
+@pytest.mark.parametrize(
+    ("table", "key"), [("meta", "contents_looked_at"), ("note", "removed/position")]
+)
+async def test_a_position_that_cannot_be_read_is_found_and_heals(
+    table: str, key: str, ports: Ports, tmp_path: Path
+) -> None:
+    store = f"sqlite:{tmp_path / 'store'}"
+    async with Runtime(agents(), store=store, ports=ports, retention=RETENTION) as rt:
+        cursor = rt.hub.cursor((await rt.hub.read((await rt.run("bot", "zero")).run_id))[0])
+        await have_one_go(rt)
+        assert rt.hub.statistics().removed.trees == 2
+    changed(tmp_path / "store", table, key)
+    found = [x.text for x in StoreCheck(store, thorough=True).problems()]
+    assert any("cannot be read" in each for each in found)
+    async with Runtime(agents(), store=store, ports=ports, retention=RETENTION) as rt:
+        async with rt.hub.subscribe("*", after=cursor) as events:
+            assert (await anext(events)).type == "hub:gap", "something was removed behind it"
+        old = await have_one_go(rt)
+        assert rt.hub.statistics().removed.trees == 2, "and that one goes, too"
+        assert old not in {x.run_id for x in await rt.hub.read()}
+    assert problems(store) == []
+
+
+async def test_a_store_that_cannot_have_folders_removed_for_a_while_ends_nothing(
+    ports: Ports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does it while nothing is to be removed."""
+    store = f"sqlite:{tmp_path / 'store'}"
+    is_short = True
+
+    async with Runtime(agents(), store=store, ports=ports, retention=RETENTION) as rt:
+        journal = rt.hub.journal
+        put_by = journal.put_by  # type: ignore[attr-defined]
+
+        async def without_descriptors(run_ids: list[str]) -> None:
+            if is_short:
+                raise OSError(errno.EMFILE, "Too many open files", str(tmp_path))
+            await put_by(run_ids)
+
+        monkeypatch.setattr(journal, "put_by", without_descriptors)
+        await have_one_go(rt)
+        assert rt.hub.statistics().removed.trees == 0
+        assert (await rt.run("bot", "two")).success
+        is_short = False
+        await anyio.sleep(DAY)
+        assert rt.hub.statistics().removed.trees == 2
+
+
+async def test_a_pass_that_fails_by_whatever_it_is_is_told_and_tried_again(
+    ports: Ports, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Runtime(agents(), store="memory", ports=ports, retention=RETENTION) as rt:
+        flush, is_broken = rt.hub.journal.flush, True
+
+        async def broken() -> None:
+            if is_broken:
+                raise IndexError("list index out of range")
+            await flush()
+
+        monkeypatch.setattr(rt.hub.journal, "flush", broken)
+        await have_one_go(rt)
+        assert rt.hub.statistics().removed.trees == 0
+        assert "retention.failed" in caplog.text and "IndexError" in caplog.text
+        is_broken = False
+        await anyio.sleep(DAY / 4)
+        assert rt.hub.statistics().removed.trees == 1
