@@ -46,7 +46,7 @@ def external_tool(
 
     Raises ``DefinitionError`` with everything that is wrong.
     """
-    return _made(name, schema, schema, description, timeout)
+    return _made(name, schema, description, timeout)
 
 
 def given_tool(
@@ -57,13 +57,7 @@ def given_tool(
     Its patterns are shown to the model and never tried: to match one may take without end.  Where
     the schema says what there is no type for, all of it is only shown, and any object is taken.
     """
-    if schema is not None and read_schema(schema, tries_patterns=False)[2]:
-        shown_as_it_is, problem = read_foreign(schema)
-        if problem:
-            raise DefinitionError(f"external tool {shown(name)}", [f"schema: {problem}"])
-        problems = _problems(name, description, timeout)
-        return _tool(name, description, timeout, shown_as_it_is, ObjectArguments(name), problems)
-    return _made(name, schema, _without_patterns(schema), description, timeout)
+    return _made(name, schema, description, timeout, is_foreign=True)
 
 
 def _without_patterns(schema: Any) -> Any:
@@ -82,18 +76,21 @@ def _without_patterns(schema: Any) -> Any:
 def _made(
     name: str,
     schema: Mapping[str, Any] | type | None,
-    checked: Mapping[str, Any] | type | None,
     description: str,
     timeout: float | None,
+    *,
+    is_foreign: bool = False,
 ) -> Tool[..., Any]:
-    """The tool that shows one schema, and whose arguments are read by another."""
     problems = _problems(name, description, timeout)
-    parameters, closed, wrong = read_schema(
-        _NOTHING if schema is None else schema, tries_patterns=checked is schema
-    )
+    given = _NOTHING if schema is None else schema
+    parameters, closed, wrong = read_schema(given, tries_patterns=not is_foreign)
+    if wrong and is_foreign and isinstance(schema, Mapping):
+        as_it_is, problem = read_foreign(schema)
+        problems += [f"schema: {problem}"] if problem else []
+        return _tool(name, description, timeout, as_it_is, ObjectArguments(name), problems)
     problems += [f"schema: {each}" for each in wrong]
-    if checked != schema:
-        parameters, _, _ = read_schema(_NOTHING if checked is None else checked)
+    if is_foreign and not wrong and (checked := _without_patterns(given)) != given:
+        parameters, _, _ = read_schema(checked)
     return _tool(name, description, timeout, closed, Arguments(name, parameters), problems)
 
 
