@@ -234,9 +234,8 @@ def test_nothing_is_imported_that_is_not_declared() -> None:
     """A library that comes along with a development tool is not there for users."""
     core = {"anyio", "msgspec", "structlog", "httpx"}
     extras = {
-            "anycorn", "cronsim", "cryptography", "cyclopts", "httpx2", "jsonschema", "markdown_it",
-            "mcp", "mcp_types", "psycopg", "referencing", "rich", "starlette", "trio", "uvicorn",
-            "yaml",
+            "anycorn", "cronsim", "cryptography", "cyclopts", "httpx2", "markdown_it", "mcp",
+            "mcp_types", "psycopg", "rich", "starlette", "trio", "uvicorn", "yaml",
         }  # fmt: skip
     # anyio asks the one, where another package has brought it; of the other type checkers have the
     # stubs, who alone import it here.

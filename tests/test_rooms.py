@@ -215,8 +215,6 @@ THIRD_PARTIES: Final = {
     "mcp": {"runtime/mcp"},
     "mcp_types": {"runtime/mcp"},
     "httpx2": {"runtime/mcp"},
-    "jsonschema": {"runtime/mcp"},
-    "referencing": {"runtime/mcp"},
     "sqlite3": {"runtime/stores/sqlite"},
     # The demo has a server cut connections, and makes its schema anew.
     "psycopg": {

@@ -8,7 +8,6 @@ by name, so that the same tools always make the same list.
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
-from urllib.parse import unquote
 
 import msgspec
 from msgspec import Struct
@@ -22,6 +21,7 @@ from hubbub.agents.model import ToolSpec
 from hubbub.hub.near_misses import shown
 from hubbub.hub.texts import text_problem
 from hubbub.runtime.mcp.schema_check import ServerArguments
+from hubbub.runtime.mcp.schema_trial import part_at
 
 __all__ = ["Call", "ListedTool", "ServerListing", "listing_of"]
 
@@ -66,6 +66,7 @@ def listing_of(
     """
     problems = list(left_out)
     chosen: dict[str, ListedTool] = {}
+    promises: dict[str, Any] = {}
 
     def order(tool: ListedTool) -> tuple[bool, str]:
         # A name that is used as it is has precedence over one that was changed to be it.
@@ -81,6 +82,10 @@ def listing_of(
             problems.append(f"{shown(each.name)}: {problem}")
         else:
             chosen[name] = each
+            if problem := _promise_problem(each):
+                problems.append(f"{shown(each.name)}: {problem}")
+            elif each.promise is not None:
+                promises[each.name] = each.promise
     names = sorted(chosen)
     if len(names) > server.max_tools:
         problems.append(
@@ -92,7 +97,7 @@ def listing_of(
         tools=tuple(_tool(server, name, chosen[name], call) for name in names),
         source=tuple(chosen[name] for name in names),
         problems=tuple(problems),
-        promises={x.name: x.promise for x in chosen.values() if x.promise is not None},
+        promises=promises,
     )
 
 
@@ -112,11 +117,8 @@ def _tool_problems(tool: ListedTool) -> Iterator[str]:
         return
     if not isinstance(schema.get("properties", {}), dict):
         yield "the properties of its schema are no mapping"
-    try:
-        if len(msgspec.json.encode(plain_json(schema, ""))) > MAX_SCHEMA_BYTES:
-            yield f"its schema is longer than {MAX_SCHEMA_BYTES:,} bytes"
-    except Exception as problem:
-        yield f"its schema: {problem}"
+    if problem := _size_problem(schema):
+        yield f"its schema{problem}"
         return
     settled: dict[str, str] = {}
     for reference in _references(schema):
@@ -125,15 +127,30 @@ def _tool_problems(tool: ListedTool) -> Iterator[str]:
             return
 
 
+def _promise_problem(tool: ListedTool) -> str:
+    """Why the structured results of a tool are not checked; empty where they are."""
+    problem = "" if tool.promise is None else _size_problem(tool.promise)
+    return problem and f"its results are not checked: their schema{problem}"
+
+
+def _size_problem(schema: Any) -> str:
+    """Why a schema cannot be used at all; empty where it can."""
+    try:
+        # Before it is read: what is too long is not gone through part by part.
+        if len(msgspec.json.encode(schema)) > MAX_SCHEMA_BYTES:
+            return f" is longer than {MAX_SCHEMA_BYTES:,} bytes"
+        plain_json(schema, "")
+    except Exception as problem:
+        return f": {problem}"
+    return ""
+
+
 def _references(part: Any) -> Iterator[str]:
     """Everything that a schema refers to."""
-    if isinstance(part, list):
-        for each in part:
-            yield from _references(each)
-    elif isinstance(part, dict):
-        for key, each in part.items():
-            if key == "$ref" and isinstance(each, str):
-                yield each
+    if isinstance(part, dict) and isinstance(reference := part.get("$ref"), str):
+        yield reference
+    for each in part.values() if isinstance(part, dict) else part:
+        if isinstance(each, dict | list):
             yield from _references(each)
 
 
@@ -162,15 +179,10 @@ def _step_along(schema: Any, reference: str) -> tuple[str, str | None]:
         return "", "is elsewhere"
     if not reference.startswith("#/"):  # All of it, or a name given somewhere in it.
         return "", ""
-    part = schema
-    for key in unquote(reference[2:]).split("/"):
-        key = key.replace("~1", "/").replace("~0", "~")
-        if isinstance(part, list) and key.isdecimal() and int(key) < len(part):
-            part = part[int(key)]
-        elif isinstance(part, dict) and key in part:
-            part = part[key]
-        else:
-            return "", "is not there"
+    try:
+        part = part_at(schema, reference)
+    except LookupError:
+        return "", "is not there"
     if isinstance(part, dict) and isinstance(part.get("$ref"), str):
         return part["$ref"], None
     return "", ""
