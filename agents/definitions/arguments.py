@@ -28,6 +28,7 @@ __all__ = ["MAX_ARGUMENTS_CHARS", "Arguments", "ArgumentsReader", "BadArguments"
 _MAX_PROBLEMS = 20
 _MAX_NAMES = 50
 _MAX_PROBLEM_CHARS = 500
+_MAX_PATH_CHARS = 200
 
 
 class BadArguments(CopiedWhole, Exception):
@@ -155,7 +156,7 @@ def _path_first(words: str) -> str:
 
 
 def _at(path: str, problem: str) -> str:
-    return f"`{_clip(path, 200)}`: {problem}" if path else problem
+    return f"`{_clip(path, _MAX_PATH_CHARS)}`: {problem}" if path else problem
 
 
 def _clip(text: str, limit: int = _MAX_PROBLEM_CHARS) -> str:
@@ -173,8 +174,8 @@ class _Shape:
     """
 
     __slots__ = (
-        "choices", "effort", "fields", "items", "names", "options", "prefix", "required", "tag",
-        "values",
+        "choices", "effort", "fields", "items", "kinds", "listed", "names", "options", "prefix",
+        "required", "tag", "values",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -185,6 +186,8 @@ class _Shape:
         self.items: _Shape | None = None  # a list's
         self.prefix: tuple[_Shape | None, ...] = ()  # a list's first items
         self.choices: tuple[Any, ...] = ()
+        self.kinds: frozenset[type] = frozenset()  # of the choices
+        self.listed: frozenset[Any] = frozenset()  # the choices, to look one up
         self.effort: Effort | None = None  # a text's with a pattern
         self.names: _Shape | None = None  # an open object's, if they are
         self.options: tuple[_Shape, ...] = ()
@@ -270,6 +273,7 @@ def _shape(**parts: Any) -> _Shape | None:
     shape = _Shape()
     for name, part in parts.items():
         setattr(shape, name, part)
+    shape.kinds, shape.listed = frozenset(map(type, shape.choices)), frozenset(shape.choices)
     return shape if any(parts.values()) else None
 
 
@@ -298,18 +302,15 @@ def _compare(shape: _Shape, value: Any, path: str, problems: list[str], *, expla
             children = ((key, shape.values, value[key]) for key in value)
         for key, child, part in children:
             if child is not None:
-                inner = f"{path}.{key}" if path else key
-                _compare(child, part, inner, problems, explain=explain)
+                _compare(child, part, _inside(path, key), problems, explain=explain)
     elif isinstance(value, list):
         for index, part in enumerate(value if shape.items else value[: len(shape.prefix)]):
             child = shape.items or shape.prefix[index]
             if child is not None:
-                _compare(child, part, f"{path}[{index}]", problems, explain=explain)
-    elif explain and shape.choices:
-        kinds = {type(each) for each in shape.choices}
-        if type(value) in kinds and value not in shape.choices:
-            known = ", ".join(_listed(each) for each in shape.choices[:_MAX_NAMES])
-            problems.append(_at(path, f"{_clip(_listed(value), 100)} is not one of {known}"))
+                _compare(child, part, _inside(path, index), problems, explain=explain)
+    elif explain and type(value) in shape.kinds and value not in shape.listed:
+        known = ", ".join(_listed(each) for each in shape.choices[:_MAX_NAMES])
+        problems.append(_at(path, f"{_clip(_listed(value), 100)} is not one of {known}"))
 
 
 def _listed(value: Any) -> str:
@@ -333,7 +334,7 @@ def _find_long(shape: _Shape, value: Any, path: str, problems: list[str]) -> Non
             problems.append(_at(path, f"{size} that the pattern can read in too many ways"))
     elif isinstance(value, dict):
         for key, part in value.items():
-            inner = f"{path}.{key[:50]}" if path else key[:50]
+            inner = _inside(path, key[:50])
             if shape.names is not None:
                 _find_long(shape.names, key, inner, problems)
             child = shape.values or (shape.fields or {}).get(key)
@@ -343,7 +344,17 @@ def _find_long(shape: _Shape, value: Any, path: str, problems: list[str]) -> Non
         for index, part in enumerate(value):
             child = shape.items or next(iter(shape.prefix[index : index + 1]), None)
             if child is not None:
-                _find_long(child, part, f"{path}[{index}]", problems)
+                _find_long(child, part, _inside(path, index), problems)
+
+
+def _inside(path: str, key: str | int) -> str:
+    """The path of a part, as far as it is shown: each part has its own."""
+    if len(path) > _MAX_PATH_CHARS:
+        return path
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    key = key[: _MAX_PATH_CHARS + 1]
+    return f"{path}.{key}" if path else key
 
 
 def _compare_names(

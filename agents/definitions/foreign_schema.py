@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from hubbub.agents.definitions.arguments import MAX_ARGUMENTS_CHARS, BadArguments
-from hubbub.agents.definitions.schema import plain_json
+from hubbub.agents.definitions.schema import path_inside, plain_json
 from hubbub.agents.model import parse_arguments
 
 __all__ = ["ObjectArguments", "read_foreign"]
@@ -72,8 +72,7 @@ def _mistake(schema: Any, path: str) -> str:
     if not isinstance(schema, dict):
         return f"{path}: expected a schema, an object"
     for key, value in schema.items():
-        place = f"{path}.{key}" if path else key
-        if problem := _mistake_in(key, value, place):
+        if problem := _mistake_in(key, value, path_inside(path, key)):
             return problem
     return ""
 
@@ -107,7 +106,7 @@ def _mistake_in(key: str, value: Any, place: str) -> str:
         case _ if key in _BY_NAME:
             if not isinstance(value, dict):
                 return f"{place}: expected schemas by name"
-            parts = [(f"{place}.{name}", each) for name, each in value.items()]
+            parts = [(path_inside(place, name), each) for name, each in value.items()]
         case _:
             pass
     return next((problem for where, part in parts if (problem := _mistake(part, where))), "")

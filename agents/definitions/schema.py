@@ -41,7 +41,7 @@ from hubbub.agents.definitions.signature import (
 )
 from hubbub.agents.shared_parts import in_place, refers_to_itself
 
-__all__ = ["plain_json", "read_schema"]
+__all__ = ["path_inside", "plain_json", "read_schema"]
 
 _Found = tuple[tuple[Parameter, ...], dict[str, Any]]
 
@@ -128,26 +128,40 @@ def _read_json(schema: dict[str, Any], problems: list[str], tries_patterns: bool
 
 def plain_json(value: Any, path: str, depth: int = 0) -> Any:
     """A deep copy of JSON data; raises for anything else."""
+    # Most parts hold nothing: these are told at a glance, and have no path made for them.
     if depth > _MAX_DEPTH:
         raise ValueError(f"{path[:80]}…: nested more than {_MAX_DEPTH} levels deep")
     if isinstance(value, Mapping):
         if odd := [key for key in value if type(key) is not str]:
-            raise TypeError(f"{_join(path, repr(odd[0]))}: a name must be a string")
-        return {key: plain_json(value[key], _join(path, key), depth + 1) for key in value}
+            raise TypeError(f"{path_inside(path, repr(odd[0]))}: a name must be a string")
+        return {
+            key: each
+            if type(each := value[key]) in _KIND_OF
+            else plain_json(each, path_inside(path, key), depth + 1)
+            for key in value
+        }
     if isinstance(value, list | tuple):
-        return [plain_json(each, f"{path}[{i}]", depth + 1) for i, each in enumerate(value)]
+        return [
+            each if type(each) in _KIND_OF else plain_json(each, f"{path}[{i}]", depth + 1)
+            for i, each in enumerate(value)
+        ]
     if type(value) not in (float, *_KIND_OF) or (type(value) is float and not math.isfinite(value)):
         raise TypeError(f"{path}: {value!r:.80} is not JSON")
     return value
 
 
-def _join(path: str, key: str) -> str:
+def path_inside(path: str, key: str) -> str:
+    """The path of a part; each part has its own, so what is long is not repeated in all of them."""
+    if len(path) > _MAX_PATH:
+        return path if path.endswith("…") else f"{path}…"
+    key = key if len(key) <= _MAX_PATH else f"{key[:_MAX_PATH]}…"
     return f"{path}.{key}" if path else key
 
 
 # ── keywords ─────────────────────────────────────────────────────────────────────────────────
 
 _MAX_DEPTH: Final = 64
+_MAX_PATH: Final = 1_000
 _PLAIN: Final = {"string": str, "integer": int, "float": float, "boolean": bool, "null": None}
 _KIND_OF: Final = {str: "string", int: "integer", bool: "boolean", type(None): "null"}
 _KINDS: Final = {  # the kinds of value of a type
@@ -212,15 +226,15 @@ class _Compiler:
         whole = next((key for key in ("enum", "const", "anyOf") if key in good), "")
         for key in good:
             if whole and key not in (whole, "type" if whole != "anyOf" else "", *_SHOWN):
-                self._say(_join(path, key), f"cannot stand beside {whole}")
+                self._say(path_inside(path, key), f"cannot stand beside {whole}")
             elif key in _LIMITS and ("type" not in schema or not {*_LIMITS[key]} & {*types}):
-                self._say(_join(path, key), f"needs the type {' or '.join(_LIMITS[key])}")
+                self._say(path_inside(path, key), f"needs the type {' or '.join(_LIMITS[key])}")
         if whole == "anyOf":
-            return self._any_of(good[whole], _join(path, whole))
+            return self._any_of(good[whole], path_inside(path, whole))
         kinds = [kind for each in types for kind in _KINDS[each]]
         if whole:
             values = good[whole] if whole == "enum" else [good[whole]]
-            return self._listed(values, kinds, _join(path, whole))
+            return self._listed(values, kinds, path_inside(path, whole))
         if "object" in kinds and "properties" in schema:
             schema.setdefault("additionalProperties", False)  # in the shown schema
         return {kind: self._kind(kind, good, path) for kind in kinds}
@@ -240,12 +254,12 @@ class _Compiler:
     def _is_good(self, key: str, value: Any, path: str) -> bool:
         if key not in _KEYWORDS:
             remedy = f"use {_INSTEAD[key]}" if key in _INSTEAD else "remove it"
-            self._say(_join(path, key), f"not supported; {remedy}")
+            self._say(path_inside(path, key), f"not supported; {remedy}")
             return False
         try:
             msgspec.convert(value, _KEYWORDS[key])
         except msgspec.ValidationError as problem:
-            self._say(_join(path, key), str(problem))
+            self._say(path_inside(path, key), str(problem))
             return False
         return True
 
@@ -287,7 +301,7 @@ class _Compiler:
         type_: Any = _PLAIN.get(kind)
         limits: dict[str, Any] = {}
         if kind == "array":
-            items: Any = self._part(schema.get("items", {}), _join(path, "items"))
+            items: Any = self._part(schema.get("items", {}), path_inside(path, "items"))
             type_ = list[items]
             limits = {"min_length": schema.get("minItems"), "max_length": schema.get("maxItems")}
         elif kind == "string":
@@ -306,7 +320,7 @@ class _Compiler:
             except re.error:
                 return pattern  # What is wrong with it is said where it is used.
             if problem:
-                self._say(_join(path, "pattern"), problem)
+                self._say(path_inside(path, "pattern"), problem)
                 return None
         return pattern
 
@@ -314,16 +328,16 @@ class _Compiler:
         properties, required = schema.get("properties", {}), {*schema.get("required", ())}
         others = schema.get("additionalProperties", "properties" not in schema)
         if missing := [each for each in schema.get("required", ()) if each not in properties]:
-            self._say(_join(path, "required"), f"{missing[0]!r} is not among the properties")
+            self._say(path_inside(path, "required"), f"{missing[0]!r} is not among the properties")
         if others is not False and "properties" in schema:
-            self._say(_join(path, "additionalProperties"), "must be false beside properties")
+            self._say(path_inside(path, "additionalProperties"), "must be false beside properties")
         if others is not False and "properties" not in schema:
             others = {} if others is True else others
-            values: Any = self._part(others, _join(path, "additionalProperties"))
+            values: Any = self._part(others, path_inside(path, "additionalProperties"))
             return dict[str, values]
         fields: list[Any] = []
         for index, (name, part) in enumerate(properties.items()):
-            type_ = self._part(part, _join(path, f"properties.{name}"))
+            type_ = self._part(part, path_inside(path, f"properties.{name}"))
             fields.append((f"p{index}", type_, *(() if name in required else (UNSET,))))
         rename = {f"p{index}": name for index, name in enumerate(properties)}
         make = functools.partial(msgspec.defstruct, "Object", fields, rename=rename, kw_only=True)

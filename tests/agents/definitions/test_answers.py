@@ -1,12 +1,15 @@
 """Answers, read as the asker's type and as the schema on record says."""
 
 import enum
+import json
+import time
 from typing import Any, Literal
 
 import pytest
 from msgspec import Raw, Struct
 
 from hubbub.agents.definitions.answers import AnswerReader, answer_problem
+from hubbub.agents.definitions.arguments import BadArguments
 from hubbub.hub.events import SessionReply
 from hubbub.hub.values import NULL, encode_value
 
@@ -110,3 +113,27 @@ def test_a_schema_that_cannot_be_read_refuses_nothing(schema: Any) -> None:
 def test_a_deeply_nested_schema_refuses_nothing() -> None:
     schema = Raw(b'{"items":' * 5_000 + b"{}" + b"}" * 5_000)
     assert answer_problem(schema, SessionReply(prompt_id="run.p1", content="x")) == ""
+
+
+def test_many_choices_are_looked_up_and_not_gone_through() -> None:
+    """Each word of an answer was compared with each choice: a megabyte took seconds."""
+
+    def seconds_for(count: int) -> float:
+        words = [f"w{at:04}" for at in range(count)]
+        reader = AnswerReader({"type": "array", "items": {"type": "string", "enum": words}})
+        started = time.process_time()
+        with pytest.raises(BadArguments, match="'no' is not one of 'w0000'"):
+            reader.read(json.dumps([*[words[-1]] * 100_000, "no"]))
+        return time.process_time() - started
+
+    assert seconds_for(1_000) < 4 * max(seconds_for(10), 0.05)
+
+
+def test_a_long_name_is_not_repeated_for_each_part_of_an_answer() -> None:
+    def seconds_for(name: str) -> float:
+        text = json.dumps({name: [{"car": 1}] * 50_000})
+        started = time.process_time()
+        AnswerReader(dict[str, list[Seat]]).read(text)
+        return time.process_time() - started
+
+    assert seconds_for("a" * 400_000) < 4 * max(seconds_for("a"), 0.05)
