@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from hubbub.agents.folders.history import follow
 from hubbub.agents.folders.state_file import Record, begin
+from hubbub.agents.state.bases import changed
 from hubbub.hub import events as e
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.events.codec import encode_event
@@ -126,7 +127,14 @@ def _moved(event: _E, line: RunLine, root: str, parent: str | None) -> _E:
     if isinstance(event, e.SessionTaken | e.SessionDropped):
         items = tuple([_moved(item, line, root, parent) for item in event.items])
         event = replace(event, items=items)
+    if isinstance(event, e.AgentBase):
+        return _with_origin(event, root_run_id=root, parent_run_id=parent)  # type: ignore[return-value]
     return event
+
+
+def _with_origin(base: e.AgentBase, **changes: Any) -> e.AgentBase:
+    """A base whose state says something else of how its run began."""
+    return changed(base, lambda thread: replace(thread, origin=replace(thread.origin, **changes)))
 
 
 def _detached(event: Event, line: RunLine) -> Event:
@@ -140,6 +148,8 @@ def _detached(event: Event, line: RunLine) -> Event:
         given = event.descriptor_json
         given = line.descriptor if given is NULL else given
         return replace(event, descriptor_json=given, reports=False, depth=0)
+    if isinstance(event, e.AgentBase):
+        return _with_origin(event, reports=False, depth=0)
     return event
 
 

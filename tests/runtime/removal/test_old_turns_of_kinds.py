@@ -1,6 +1,7 @@
 """``Retention(keep_turns=…)`` where a conversation is more than messages and answers: a request for
 variables that nobody has answered, an agent of two sides."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,24 @@ def pair() -> AgentDefinition:
     )  # fmt: skip
 
 
+def pairs() -> list[AgentDefinition]:
+    stays = SubagentToolConfig(name="pair", resumable=Resumable(receives_messages="side_a"))
+    prompt = PromptDefinition(name="c", prompt="Ask.", model=FunctionModel(caller), tools=[stays])
+    return [AgentDefinition(name="bot", side_a=SideConfig(prompt=prompt)), pair()]
+
+
+async def kept_pair(rt: Runtime) -> tuple[str, str]:
+    """A run, and its child that stays, after so many sessions of the child."""
+    run = await rt.start("bot", "the first", session_key="chat")
+    await run.result()
+    (opened,) = [x for x in await run.read() if x.type == "agent:child"]
+    child = opened.child_run_id  # type: ignore[attr-defined]
+    for turn in range(TURNS):
+        assert (await rt.hub.send_to_run(child, f"number {turn}")).accepted
+        await rt.result(child)
+    return run.run_id, child
+
+
 def unbased(thread: Thread | None) -> Thread:
     assert thread is not None
     return replace(thread, based=(0, 0))
@@ -200,24 +219,36 @@ def unbased(thread: Thread | None) -> Thread:
 async def test_an_agent_of_two_sides_that_stays_loses_its_old_turns(
     store: Any, ports: Ports
 ) -> None:
-    stays = SubagentToolConfig(name="pair", resumable=Resumable(receives_messages="side_a"))
-    prompt = PromptDefinition(name="c", prompt="Ask.", model=FunctionModel(caller), tools=[stays])
-    bot = AgentDefinition(name="bot", side_a=SideConfig(prompt=prompt))
-    async with Runtime([bot, pair()], store=store, ports=ports, retention=KEPT) as rt:
-        run = await rt.start("bot", "the first", session_key="chat")
-        await run.result()
-        (opened,) = [x for x in await run.read() if x.type == "agent:child"]
-        child = opened.child_run_id  # type: ignore[attr-defined]
-        for turn in range(TURNS):
-            assert (await rt.hub.send_to_run(child, f"number {turn}")).accepted
-            await rt.result(child)
+    async with Runtime(pairs(), store=store, ports=ports, retention=KEPT) as rt:
+        child = (await kept_pair(rt))[1]
         before = unbased(await thread_of(rt.hub.journal, child))
         assert await gap_of(rt, child) > 0
         assert unbased(await thread_of(rt.hub.journal, child)) == before
         assert before.two_sided and before.transcript and before.transcript_b
-    async with Runtime([bot, pair()], store=store, ports=ports, retention=KEPT) as rt:
+    async with Runtime(pairs(), store=store, ports=ports, retention=KEPT) as rt:
         await rt.hub.send_to_run(child, "the last")
         await rt.result(child)
         thread = await thread_of(rt.hub.journal, child)
         assert thread is not None and len(thread.transcript) > len(before.transcript)
     assert sound(store)
+
+
+async def test_a_child_that_comes_back_without_its_parent_is_a_root_that_reports_to_nobody(
+    tmp_path: Path, ports: Ports
+) -> None:
+    folder = tmp_path / "store"
+    async with Runtime(pairs(), store=f"sqlite:{folder}", ports=ports, retention=KEPT) as rt:
+        run_id, child = await kept_pair(rt)
+        assert await gap_of(rt, child) > 0
+    for file in folder.glob("hubbub.*"):
+        file.unlink()
+    shutil.rmtree(folder / "agents" / run_id)
+    async with Runtime(pairs(), store=f"sqlite:{folder}", ports=ports, retention=KEPT) as rt:
+        thread = await thread_of(rt.hub.journal, child)
+        assert thread is not None
+        origin = thread.origin
+        assert (origin.root_run_id, origin.parent_run_id, origin.depth) == (child, None, 0)
+        assert not origin.reports
+        await rt.hub.send_to_run(child, "the last")
+        await rt.result(child)
+    assert problems(f"sqlite:{folder}") == []
