@@ -391,3 +391,25 @@ def test_a_run_that_cannot_have_begun_with_its_history_is_refused(
     ]
     said = judge(empty, lines)
     assert (why in said) if why else said == ""
+
+
+@pytest.mark.spec("G-04")
+@pytest.mark.parametrize(
+    "path",
+    [("session:start", "side"), ("session:open", "receives"),
+     ("session:taken", "items", 0, "receives")],
+    ids=lambda path: path[0],
+)  # fmt: skip
+def test_a_side_that_no_run_has_is_refused(
+    path: tuple[Any, ...], made: Made, tmp_path: Path
+) -> None:
+    """The folder of such a run showed a state that nobody could read."""
+    documents = [json.loads(line) for line in made.exports[1]]
+    said = [x["event"] for x in documents if x["line"] == "event"]
+    type_, *above, field = path
+    place: Any = next(x for x in said if x["type"] == type_)
+    for key in above:
+        place = place[key]
+    place[field] = "side_c"
+    why = imported(tmp_path / "store", [json.dumps(x).encode() for x in documents])
+    assert "it names a side 'side_c'" in why

@@ -10,6 +10,7 @@ Rules
   had come to the in lane by then: what a retention has go stands before one.
 * A body is an event whose fields agree with the columns of its row.  All events of a run name the
   same parent.
+* Every value within an event can be read, also one that nothing reads yet.
 * An in lane holds only inbox items, and the first one opens the run; an own lane holds none but
   the requests for variables (``IN_BOTH_LANES``).
 * An inbox holds the items that came in and were not taken: by its owner, or by a takeover frame of
@@ -36,7 +37,9 @@ from hubbub.hub.events import (
     SessionDropped,
     SessionMessage,
     SessionOpen,
+    SessionStart,
     SessionTaken,
+    SessionTurn,
 )
 from hubbub.hub.events.checksums import checksum_after
 from hubbub.hub.events.codec import decode_event
@@ -46,6 +49,7 @@ from hubbub.hub.events.history import history_problem
 from hubbub.hub.events.moments import is_moment
 from hubbub.hub.events.parts import part_problem
 from hubbub.hub.events.sessions import IN_BOTH_LANES
+from hubbub.hub.events.values_within import value_problem
 from hubbub.hub.store.reader import EventRow
 from hubbub.hub.texts import readable
 
@@ -179,6 +183,8 @@ class Lanes:
         columns = (type_, name, seq, run, root)
         if said != columns:
             yield Problem(where, f"its body says {said} and its columns {columns}", FROM_BACKUP)
+        if what := value_problem(event):
+            yield Problem(where, what, FROM_BACKUP)
         if isinstance(event, AgentBase) and name == "own":
             lane.begin_at(event)
         if name in ("own", "in") and (what := _foreign(lane, position, event)):
@@ -268,10 +274,23 @@ def _foreign(lane: Lane, position: Any, event: Event) -> str:
         return f"the run is opened by {event.type}"
     if event.lane == "in" and not comes_in and event.__class__ in _OURS:
         return f"{event.type} does not belong in an inbox"
-    if what := _seeded(event):
+    if what := _of_no_side(event) or _seeded(event):
         return what
     problems = (*map(file_problem, files_of(event)), *map(_part_problem, parts_of(event)))
     return next(filter(None, problems), "")
+
+
+def _of_no_side(event: Event) -> str:
+    """Why an event names a side that no run has; empty if it names none such."""
+    for each in event.items if isinstance(event, SessionTaken) else (event,):
+        if isinstance(each, SessionOpen) and each.receives not in _SIDES:
+            return f"it names a side {each.receives!r}"
+    if isinstance(event, SessionStart | SessionTurn) and event.side not in ("", *_SIDES):
+        return f"it names a side {event.side!r}"
+    return ""
+
+
+_SIDES: Final = ("side_a", "side_b")
 
 
 def _seeded(event: Event) -> str:
