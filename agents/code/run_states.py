@@ -1,6 +1,5 @@
 """``RunStates``: a run's state from its own lane alone, whatever its agent is."""
 
-from collections.abc import Iterable
 from typing import Literal
 
 from hubbub.agents.code.lifecycle import CodeThread, fold_code
@@ -8,7 +7,7 @@ from hubbub.agents.state.fold import fold
 from hubbub.agents.state.thread import EMPTY, Thread
 from hubbub.hub.events import AgentBase, Event, SessionStart
 
-__all__ = ["RunStates", "state_after"]
+__all__ = ["RunStates"]
 
 
 class RunStates:
@@ -32,11 +31,3 @@ class RunStates:
         if not self.kind and isinstance(event, SessionStart | AgentBase):
             # A model's session begins with one of its sides; a function has none, and no base.
             self.kind = "model" if isinstance(event, AgentBase) or event.side else "code"
-
-
-def state_after(events: Iterable[Event]) -> Thread | CodeThread:
-    """What ``events``, a beginning of an own lane, come to: the state that the run itself has."""
-    states = RunStates()
-    for event in events:
-        states.take(event)
-    return states.code if states.kind == "code" else states.thread

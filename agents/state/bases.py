@@ -35,8 +35,8 @@ from hubbub.hub.errors import BadValue
 from hubbub.hub.events import AgentBase, ContentPart, Event, FileRef
 
 __all__ = [
-    "VERSION", "base_behind_gap", "base_of", "begun_at", "changed", "family_of", "is_due", "marked",
-    "thread_of",
+    "VERSION", "base_behind_gap", "base_of", "begun_at", "changed", "family_of", "files_in",
+    "is_due", "marked", "parts_in", "thread_of",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -76,8 +76,8 @@ def base_of(thread: Thread, worked: int = 0) -> AgentBase | None:
         turn=thread.turn,
         version=VERSION,
         thread_json=msgspec.Raw(text),
-        files=_files(thread),
-        parts=_parts(thread),
+        files=files_in(thread),
+        parts=parts_in(thread),
         children=tuple([child.run_id for child in thread.family.children]),
         worked=worked,
     )
@@ -106,7 +106,7 @@ def _decoded(base: AgentBase, decoder: msgspec.json.Decoder[T]) -> T:
         raise BadValue(f"run {base.run_id}", what)
     try:
         return decoder.decode(base.thread_json)
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         what = f"its base cannot be read ({error}); see fsck"
         raise BadValue(f"run {base.run_id}", what) from error
 
@@ -144,23 +144,23 @@ def base_behind_gap(events: Iterable[Event]) -> int:
     return found
 
 
-def _said(thread: Thread) -> int:
-    """Grows with each message that comes to what models are shown, whatever goes from that."""
-    return thread.turn + thread.step
-
-
-def _files(thread: Thread) -> tuple[FileRef, ...]:
-    """The files of the run, and those that children get that are yet to be started."""
+def files_in(thread: Thread) -> tuple[FileRef, ...]:
+    """The files of a run, and those that children get that are yet to be started."""
     own, awaited = thread.area.files.values(), thread.family.deferred
     return (*own, *dict.fromkeys(ref for each in awaited for ref in each.files if ref not in own))
 
 
-def _parts(thread: Thread) -> tuple[ContentPart, ...]:
-    """The parts with a content of their own that any model of the run is shown."""
+def parts_in(thread: Thread) -> tuple[ContentPart, ...]:
+    """The parts with a content of their own that any model of a run is shown."""
     if not thread.has_parts:
         return ()
     shown = (*thread.transcript, *thread.transcript_b)
     return tuple(dict.fromkeys(part for each in shown for part in _parts_in(each) if part.digest))
+
+
+def _said(thread: Thread) -> int:
+    """Grows with each message that comes to what models are shown, whatever goes from that."""
+    return thread.turn + thread.step
 
 
 def _parts_in(message: ModelMessage) -> Iterator[ContentPart]:

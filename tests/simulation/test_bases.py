@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 from simulation.drawing import drawn, lived
 from simulation.test_snapshots import model_lanes
+from support.lane_states import state_after
 from support.profiles import portion
 
-from hubbub.agents.code.run_states import state_after
 from hubbub.agents.state.bases import base_of, is_due
 from hubbub.agents.state.fold import fold, fold_all
 from hubbub.agents.state.thread import EMPTY

@@ -10,7 +10,8 @@ Rules
   had come to the in lane by then: what a retention has go stands before one.
 * A body is an event whose fields agree with the columns of its row.  All events of a run name the
   same parent.
-* Every value within an event can be read, also one that nothing reads yet.
+* A base can be gone on from (``base_check.py``), and every value within an event be read: also
+  what nothing reads yet.
 * An in lane holds only inbox items, and the first one opens the run; an own lane holds none but
   the requests for variables (``IN_BOTH_LANES``).
 * An inbox holds the items that came in and were not taken: by its owner, or by a takeover frame of
@@ -52,6 +53,7 @@ from hubbub.hub.events.sessions import IN_BOTH_LANES
 from hubbub.hub.events.values_within import value_problem
 from hubbub.hub.store.reader import EventRow
 from hubbub.hub.texts import readable
+from hubbub.runtime.stores.exchange.base_check import base_problem
 
 __all__ = ["FROM_BACKUP", "Lane", "Lanes", "Problem", "may_have_started"]
 
@@ -212,6 +214,8 @@ class Lanes:
             lane.children.add(event.child_run_id)
         elif isinstance(event, AgentBase):
             lane.children.update(event.children)
+            if what := base_problem(event, lane.opened):
+                yield Problem(where, what, FROM_BACKUP)
             if event.inbox != lane.in_seq and lane.is_dense:
                 what = f"it counts {event.inbox} items of its inbox, {lane.in_seq} came before it"
                 yield Problem(where, what, FROM_BACKUP)

@@ -9,10 +9,10 @@ is parked, which of its agents it is, its name, and when a user spoke to it last
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from hubbub.agents.code.run_states import state_after
+from hubbub.agents.code.run_states import RunStates
 from hubbub.hub.addressing import is_run_id
 from hubbub.hub.errors import BadValue, HubbubError
-from hubbub.hub.events import Event, SessionOpen
+from hubbub.hub.events import AgentBase, Event, SessionOpen
 from hubbub.hub.events.descriptors import (
     Descriptor,
     SubagentDescriptor,
@@ -26,6 +26,7 @@ from hubbub.hub.events.descriptors import (
 from hubbub.hub.events.moments import is_moment
 from hubbub.hub.store.reader import IMPORTED, RunRow, StoreReader
 from hubbub.hub.values import NULL
+from hubbub.runtime.stores.exchange.base_check import contradiction
 from hubbub.runtime.stores.exchange.lanes import Lane
 
 __all__ = ["READ_ERRORS", "RunCheck", "ancestors", "fold_problem", "holds_key", "own_problems"]
@@ -125,12 +126,17 @@ class RunCheck:
 
 
 def fold_problem(events: Iterable[Event]) -> str:
-    """Why a run could not continue from its own lane; empty if it could."""
+    """Why a run could not continue from its own lane; empty if it could, also when the records
+    before a base have gone."""
+    what, states = "", RunStates()
     try:
-        state_after(events)
+        for event in events:
+            if isinstance(event, AgentBase) and event.seq == states.seq + 1:
+                what = what or contradiction(event, states.thread)
+            states.take(event)
     except READ_ERRORS as error:
         return _not_resumable(error)
-    return ""
+    return what
 
 
 def _not_resumable(error: Exception) -> str:

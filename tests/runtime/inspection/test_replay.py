@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
+from support.lane_states import state_after
 from support.stores import fill
 
 from hubbub.agents.code.lifecycle import CodeThread, fold_code
-from hubbub.agents.code.run_states import state_after
 from hubbub.agents.state.thread import Thread
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.journal import Commit

@@ -15,6 +15,8 @@ from hubbub import (
     CustomEvent,
 )
 from hubbub.agents.state import fold
+from hubbub.agents.state.bases import base_of
+from hubbub.agents.state.thread import Thread, origin_of
 from hubbub.hub import events as e
 from hubbub.hub.events import CATALOGUE, Event
 from hubbub.hub.events.codec import encode_event
@@ -63,7 +65,9 @@ def test_every_event_is_sound_in_every_lane_that_a_runtime_writes_it_to(
     seq = 1 if lane == "hub" else 2
     event = kind(run_id=RUN, root_run_id=RUN, agent="a", lane=lane, seq=seq)
     if isinstance(event, e.AgentBase):
-        event = structs.replace(event, inbox=1)  # So many items came before it.
+        base = base_of(Thread(agent="a", phase="live", origin=origin_of(opening)))
+        assert base is not None
+        event = structs.replace(event, thread_json=base.thread_json, inbox=1)  # One item has come.
     lanes = Lanes("store")
     problems = [
         problem.what

@@ -229,6 +229,28 @@ async def test_what_comes_in_with_a_base_excludes_older_programs(
         assert (await again.ask("and now?")).output == "It is noted."
 
 
+@pytest.mark.anyio
+@pytest.mark.spec("G-04")
+async def test_the_last_base_that_comes_in_is_read_before_anything_is_kept(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, two, file = server.dsn(), server.dsn(), tmp_path / "run.jsonl"
+    async with Runtime(desk(), store=PostgresStore(one), retention=KEPT) as rt:
+        run_id = await talk(rt, 0, 5)
+        assert has_base(await events_of(rt.hub, run_id))
+    assert main(["export", run_id, "--out", str(file), "--store", one]) == 0
+    lines = file.read_bytes().splitlines(keepends=True)
+    place = max(i for i, line in enumerate(lines) if b'"type":"agent:base"' in line)
+    lines[place] = lines[place].replace(
+        b'"transcript":[{"type":"user"', b'"transcript":[{"type":"x"'
+    )
+    file.write_bytes(b"".join(lines))
+    for more in (["--replace", "--store", one], ["--store", two]):
+        assert main(["import", str(file), *more]) != 0
+        assert "its base cannot be read" in capsys.readouterr().err
+    assert problems(one) == []
+
+
 # ── whoever is about to write ────────────────────────────────────────────────────────────────
 
 
