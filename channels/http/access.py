@@ -239,9 +239,11 @@ def _is_loopback(name: str) -> bool:
 def _checked_token(token: object) -> str | None:
     if token is None:
         return None
-    if not isinstance(token, str) or not token.strip() or not token.isascii():
-        raise BadValue("token", "expected a text of ASCII characters, not empty")
-    return token
+    is_text = isinstance(token, str) and token.isascii() and token.isprintable()
+    if isinstance(token, str) and is_text and token and token == token.strip():
+        return token
+    # Anything else no client could send in a header.
+    raise BadValue("token", "expected printable ASCII characters, without blanks around them")
 
 
 def _checked_host(host: object) -> str:

@@ -198,6 +198,11 @@ async def test_the_cookie_is_for_where_the_app_is_mounted_and_for_https_only_the
 async def test_an_app_shows_no_token_and_takes_no_host_of_everybody(ports):
     hub = Runtime([], store="memory").hub
     assert "s3cret" not in repr(vars(HttpApp(hub, token="s3cret")))
-    for wrong in ({"origins": ["*"]}, {"hosts": ["a/b"]}, {"hosts": [""]}, {"token": "é"}):
+    for wrong in (
+        {"origins": ["*"]},
+        {"hosts": ["a/b"]},
+        {"hosts": [""]},
+        *({"token": x} for x in ("é", "", " ", "a\nb", "a ", "\x7f")),
+    ):
         with pytest.raises(BadValue):
             HttpApp(hub, **wrong)
