@@ -295,7 +295,7 @@ def with_booted(family: Family, request_id: str) -> Family:
 def reports_to_side(family: Family, item: e.SessionResult) -> Child | None:
     """The child, if a result that no call waits for is reported to the side that started it."""
     child = family.find(item.child_run_id)
-    if child is None or not child.reports or child.explicit or not item.session:
+    if child is None or not child.reports or child.explicit or item.only_ends:
         return None
     if child.result in ("read", "handle") or child.is_undecided:
         return None

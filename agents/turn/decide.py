@@ -24,7 +24,8 @@ Rules, in this order
 7. A summary of older messages, where one is due (context_limit.py), comes before the model's next
    step, which is due in a session.
 8. A run that is closing, or was started for one session, ends when nothing waits; a two-sided run
-   that was started for one session, or one that reports to a parent, ends with that session.
+   that was started for one session, or one that reports to a parent, ends with that session: the
+   results of children that still wait begin none.
 9. Otherwise the run parks: it records that once and leaves memory until an item arrives.
 
 The command is never stored: the live loop, a wake-up and a restart after a crash compute it again.
@@ -212,6 +213,8 @@ def decide(
         return Do((_next_step(thread),))
     if asking == SUMMARIZING and (summary := summary_due(thread, limit)) is not None:
         return Do((summary,))
+    if thread.once and thread.session and not thread.in_session and thread.has_one_session:
+        return _CONCLUDE
     if "result" in waiting:
         if "result" in hooked and thread.open is not None:
             return Do((Receive("result"), *_at_work(thread, asking, limit)))
@@ -232,8 +235,6 @@ def decide(
         if due and used_up:
             return EndByLimit(used_up)
         return Do(due) if due else _WAIT
-    if thread.once and thread.session and not thread.in_session and thread.has_one_session:
-        return _CONCLUDE
     if "message" in waiting and (
         not thread.in_session or not thread.two_sided or thread.side == thread.origin.receives
     ):

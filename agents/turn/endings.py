@@ -9,8 +9,9 @@
                                         in the same commit, when it is popped: by a binding
                                         (``complete``), a limit or a failure
 
-An end is reported to the parent in the commit that writes it: once for each session, and once
-more, outside of any session, for the end of an idle run; of a frame only once, when it is popped.
+An end is reported to the parent in the commit that writes it: once for each session; of a frame
+only once, when it is popped.  The end of an idle run is reported outside of any session.  That is
+a result where the run has had none, else the word that it is over, which nobody is owed.
 """
 
 from typing import Final
@@ -20,6 +21,7 @@ from msgspec.structs import replace
 from hubbub.agents.compaction import Compaction
 from hubbub.agents.resolution.sides import ActiveSide
 from hubbub.agents.retry import Failure
+from hubbub.agents.state.family import OPENING
 from hubbub.agents.state.fold import fold, fold_all
 from hubbub.agents.state.refusals import blamed_by, summary_helps
 from hubbub.agents.state.thread import Thread
@@ -280,10 +282,14 @@ def _results(
 
 
 def _last_word(thread: Thread) -> e.SessionResult:
-    """The end of a run outside of any session; to the parent of one that is closed, terminated."""
+    """The end of a run outside of any session; to the parent of one that is closed, terminated.
+
+    It answers what the run was opened for where that has had no session.
+    """
     return e.SessionResult(
         child_run_id=thread.origin.run_id, child_agent=thread.agent, name=thread.origin.name,
         session=0, success=False, outcome="terminated", reason=_why(thread), final=True,
+        answers=() if thread.session else thread.answering,
     )  # fmt: skip
 
 
@@ -296,7 +302,7 @@ def _last_word_of_frame(thread: Thread) -> e.SessionResult:
     assert last is not None
     return replace(
         _last_word(thread), success=last.success, outcome=last.outcome, reason=last.reason,
-        content=_told(last.output_json) if last.success else "",
+        content=_told(last.output_json) if last.success else "", answers=(OPENING,),
     )  # fmt: skip
 
 
@@ -331,6 +337,8 @@ def _why(thread: Thread) -> str:
     last = thread.outcome
     if last is None:
         return "the run is over"
+    if last.outcome == "terminated":
+        return last.reason
     if last.reason:
         return ending_words(last.outcome, last.reason)
     return f"the run is over ({last.outcome})"

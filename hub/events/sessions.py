@@ -198,7 +198,8 @@ class SessionResult(Event, tag="session:result", home="in"):
     """A child's session is over; keyed ``<child run>#<session>``.
 
     ``answers`` are the keys of the parent's messages that the session took (``open`` for its
-    first); ``final`` says that the child's run is over, too.
+    first); ``final`` says that the child's run is over, too.  Session 0 is the end of a run outside
+    of any: a result where it answers something, else only the word that the run is over.
     """
 
     child_run_id: str = ""
@@ -212,6 +213,11 @@ class SessionResult(Event, tag="session:result", home="in"):
     files: tuple[FileRef, ...] = ()
     answers: tuple[str, ...] = ()
     final: bool = False
+
+    @property
+    def only_ends(self) -> bool:
+        """Whether it only says that the run is over: what there was to report has been reported."""
+        return not (self.session or self.answers)
 
     @property
     def metadata(self) -> dict[str, str]:

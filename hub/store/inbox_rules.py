@@ -212,7 +212,9 @@ def can_be_left_over(item: InLane) -> bool:
     """Whether somebody wants to hear that nobody will handle the item."""
     if isinstance(item, SessionReset):
         return item.message != ""
-    return isinstance(item, SessionMessage | SessionResult | SessionReply)
+    if isinstance(item, SessionResult):
+        return not item.only_ends
+    return isinstance(item, SessionMessage | SessionReply)
 
 
 def lenders(

@@ -109,7 +109,7 @@ class CodeRun:
         match item:
             case SessionMessage():
                 self._inbox.put(item)
-            case e.SessionResult():
+            case e.SessionResult() if not item.only_ends:
                 self._inbox.put(result_as_message(item))
             case e.SessionOpen():
                 emits = self.definition.emits_start_complete

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Final
 
-from hubbub.agents.state.family import Child
+from hubbub.agents.state.family import OPENING, Child
 from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue, HubbubError, StoreFailed
 from hubbub.hub.logs import log
@@ -172,4 +172,5 @@ def _failure(child: Child, session: int) -> e.SessionResult:
     return e.SessionResult(
         child_run_id=child.run_id, child_agent=child.agent, name=child.name, session=session,
         success=False, outcome="failed", reason=DAMAGED, final=True,
+        answers=(OPENING,) if child.takeover else (),
     )  # fmt: skip

@@ -309,6 +309,20 @@ def end_unreported() -> Iterator[None]:
 
 
 @contextmanager
+def end_told_besides() -> Iterator[None]:
+    """That a child is over is a dead letter, too, where its last session was reported."""
+
+    def can_be_left_over(item: InLane) -> bool:
+        return isinstance(item, e.SessionResult) or inbox_rules.can_be_left_over(item)
+
+    with (
+        patch("hubbub.hub.store.ledger.can_be_left_over", can_be_left_over),
+        patch("hubbub.hub.delivery.dead_letters.can_be_left_over", can_be_left_over),
+    ):
+        yield
+
+
+@contextmanager
 def spawned_result_lost() -> Iterator[None]:
     """A child that a tool's code has left to itself is nobody's when the call ends."""
 
@@ -620,6 +634,7 @@ PLANTED: Final[Mapping[str, Plant]] = {
         lent_twice,
         heard_before_written,
         end_unreported,
+        end_told_besides,
         spawned_result_lost,
         only_errors_contained,
         hooks_skipped_for_failures,

@@ -288,6 +288,26 @@ def letter_of_taken(history: History) -> History:
     return structs.replace(history, heard=[*history.heard, Heard(event=letter, life=0)])
 
 
+def letter_of_an_end(history: History) -> History:
+    result = next(x for x in history.events if isinstance(x, e.SessionResult))
+    end = structs.replace(result, session=0, answers=(), final=True)
+    letter = e.HubDeadLetter(to=end.run_id, reason="ended", message=end)
+    return structs.replace(history, heard=[*history.heard, Heard(event=letter, life=0)])
+
+
+def one_session_too_many(history: History) -> History:
+    child = next(x for x in history.events if isinstance(x, e.SessionOpen) and x.reports and x.once)
+    events: list[Any] = []
+    for event in history.events:
+        events.append(event)
+        is_end = isinstance(event, e.SessionEnd) and event.run_id == child.run_id
+        is_result = isinstance(event, e.SessionResult) and event.child_run_id == child.run_id
+        if is_end or is_result:
+            more = {"final": False} if is_result else {}
+            events.append(structs.replace(event, session=2, **more))  # type: ignore[call-arg]
+    return structs.replace(history, events=events)
+
+
 def shown_twice(history: History) -> History:
     asked = next(x for x in history.requests if getattr(x.request.messages[-1], "calls", ()))
     messages = (*asked.request.messages, asked.request.messages[-1])
@@ -419,6 +439,14 @@ PLANTS = [
     Plant(
         "one_completion_per_invocation", "children", twice(e.SessionResult, 3, session=9),
         "session 9 is reported, but has not come",
+    ),
+    Plant(
+        "one_completion_per_invocation", "children", one_session_too_many,
+        "was opened for one session, and had 2",
+    ),
+    Plant(
+        "one_completion_per_invocation", "children", letter_of_an_end,
+        "its end is a dead letter, besides its last session",
     ),
     Plant("takeover_stack", "stack", without(e.SessionPop), "pushed and not popped"),
     Plant("takeover_stack", "stack", without(e.SessionPush), "not on top"),

@@ -11,12 +11,12 @@ Rules
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 from hubbub.agents.model import AssistantMessage, ModelRequest
 from hubbub.agents.state.bases import thread_of
 from hubbub.hub import events as e
-from hubbub.hub.events import Event
+from hubbub.hub.events import Event, InLane
 from hubbub.runtime.models.http.messages import UserTurn, conversation
 from hubbub.runtime.simulation.story.history import History
 
@@ -54,11 +54,13 @@ def one_completion_per_invocation(history: History) -> Iterator[str]:
     end of an idle child; the session of a frame is reported when the frame is popped.
 
     If the parent has ended, the report is a dead letter; if the process died before that, there is
-    none.
+    none.  The end of an idle child is one only where the child has had no session.  Of a child that
+    does not stay its first session is all there is to report.
     """
     for run_id, own in _model_lanes(history):
         yield from _answers(history, run_id, own)
     results = _results(history)
+    letters = {x.message.child_run_id for x in history.dead_letters if _is_of_end(x.message)}
     for run_id, own in history.own.items():
         opening = next(iter(history.inbox.get(run_id, ())), None)
         if (
@@ -67,6 +69,8 @@ def one_completion_per_invocation(history: History) -> Iterator[str]:
             and opening.parent_run_id in history.own
         ):
             lines = list(_reports(history, opening, own, results.get(run_id, ())))
+            if run_id in letters and not opening.frame and history.threads[run_id].session:
+                lines.append(f"child {run_id}: its end is a dead letter, besides its last session")
             if lines and not _is_adopted(history, run_id, opening.parent_run_id):
                 yield from lines
 
@@ -163,6 +167,11 @@ def _results(history: History) -> Mapping[str, list[e.SessionResult]]:
     return found
 
 
+def _is_of_end(item: InLane | None) -> TypeGuard[e.SessionResult]:
+    """Whether an item says of a child that its run is over, outside of any session."""
+    return isinstance(item, e.SessionResult) and not item.session
+
+
 def _reports(
     history: History, opening: e.SessionOpen, own: Sequence[Event], found: Sequence[e.SessionResult]
 ) -> Iterator[str]:
@@ -178,17 +187,25 @@ def _reports(
             yield f"{child}: {what} is reported {count} times"
         elif session not in ends and (session > before or (not session and end is None)):
             yield f"{child}: {what} is reported, but has not come"
+    if opening.once and len(ends) > 1 and not opening.frame and not _is_reset(history, opening):
+        yield f"{child}: it was opened for one session, and had {len(ends)}"
     if sum(x.final for x in found) > 1:
         yield f"{child}: its end is reported {sum(x.final for x in found)} times"
     reported = {x.session for x in found}
     due: list[tuple[str, Event]] = []
     if not opening.frame:  # A frame is reported once, when it is popped.
         due += [(f"session {n}", x) for n, x in ends.items() if n not in reported]
-    if end is not None and not any(x.final for x in found):
+    is_told = reported and not _is_live(history, opening.parent_run_id or "")
+    if end is not None and not (is_told or any(x.final for x in found)):
         due.append(("its end", end))
     for what, event in due:
         if not _went_unheard(history, opening.parent_run_id, event):
             yield f"{child}: {what} ({event.id}) is not reported"
+
+
+def _is_reset(history: History, opening: e.SessionOpen) -> bool:
+    """Whether a run was told to begin anew."""
+    return any(isinstance(x, e.SessionReset) for x in history.inbox.get(opening.run_id, ()))
 
 
 def _went_unheard(history: History, parent: str | None, event: Event) -> bool:

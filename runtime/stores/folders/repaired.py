@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from hubbub.agents.folders.history import follow
 from hubbub.agents.folders.state_file import Record, begin
 from hubbub.agents.state.bases import changed
+from hubbub.agents.state.family import OPENING
 from hubbub.hub import events as e
 from hubbub.hub.events import Event, InLane
 from hubbub.hub.events.codec import encode_event
@@ -246,6 +247,7 @@ class _Repair:
             child_run_id=child, child_agent=found.agent, name=found.name, success=False,
             outcome="failed", reason=CHILD_GONE, final=True,
             session=0 if child in self.record.idle else session,
+            answers=(OPENING,) if found.takeover else (),
         )  # fmt: skip
         if below is None:
             self.warnings.append(f"{self.text.folder}: its child {child} is not here; it failed")
