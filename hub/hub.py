@@ -86,6 +86,7 @@ class Hub(Sending, Subscribing):
         max_inbox: int = DEFAULT_INBOX,
     ) -> None:
         check_counts(1, buffer=buffer, max_inbox=max_inbox)
+        _check_parts(journal, ports)
         self.ports = (ports or Ports()).of_store(journal)
         self.journal: Store = journal or MemoryJournal(ids=self.ports.ids)
         self.tasks = TaskHost(self.ports.is_watched)
@@ -370,6 +371,15 @@ class Hub(Sending, Subscribing):
     def is_current_thread(self) -> bool:
         """Whether the caller runs in the thread that the hub belongs to."""
         return self.pipeline.home.is_current_thread
+
+
+def _check_parts(journal: object, ports: object) -> None:
+    """Raise ``BadValue`` for what is no store, or no ports."""
+    if journal is not None and (isinstance(journal, type) or not hasattr(journal, "submit")):
+        remedy = "; Runtime(store=…) takes the name of one" if isinstance(journal, str) else ""
+        raise BadValue("journal", f"expected a store, not {kind_of(journal)}{remedy}")
+    if ports is not None and not isinstance(ports, Ports):
+        raise BadValue("ports", f"expected Ports, not {kind_of(ports)}")
 
 
 def check_told(hub: Hub, told: Commit | Receipt | None) -> None:

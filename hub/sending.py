@@ -232,6 +232,8 @@ class Sending:
 
     def delivery(self, event: InLane, *, to: str | None = None, by: By = "run") -> Delivery:
         """Address ``event``, for an owner's own commits."""
+        if not isinstance(event, InLane):
+            raise BadValue("event", f"expected an item of an inbox, not {kind_of(event)}")
         return self.pipeline.addressing.delivery(event, to=to, by=by)
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────

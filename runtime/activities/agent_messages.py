@@ -18,7 +18,7 @@ from hubbub.agents.definitions.tools import ToolError, tool
 from hubbub.hub.errors import BadValue, CallerError, NoAgentFound
 from hubbub.hub.hub import Hub
 from hubbub.hub.message import Message, session_message
-from hubbub.hub.near_misses import shown
+from hubbub.hub.near_misses import kind_of, shown
 from hubbub.hub.own_lane import OwnLane
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.store.journal import Journal
@@ -74,6 +74,8 @@ async def _send_agent_message(text: str, state: RunState, agent_id: str | None =
     Without agent_id it goes to the agent that started you, or else to the one that a user spoke
     to last.
     """
+    if not hasattr(state, "send_agent_message"):
+        raise BadValue("state", f"expected the state of a run, not {kind_of(state)}")
     try:
         receipt = await state.send_agent_message(text, agent_id)
     except CallerError as error:

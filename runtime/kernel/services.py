@@ -25,7 +25,7 @@ from hubbub.runtime.kernel.timers import Timers
 from hubbub.runtime.spending.accounts import TreeAccounts
 from hubbub.runtime.spending.prices import PriceList
 
-__all__ = ["KeptTurns", "NoToolServers", "Services", "ToolServers", "definition_of"]
+__all__ = ["KeptTurns", "NoToolServers", "Services", "ToolServers", "definition_of", "no_agent"]
 
 
 class ToolServers(Protocol):
@@ -86,6 +86,11 @@ class Services:
     turns: KeptTurns = field(default_factory=KeptTurns)
 
 
+def no_agent(given: object) -> BadValue:
+    """What is said of what is neither an agent's name nor its definition."""
+    return BadValue("agent", f"expected an agent's name or AgentDefinition, not {kind_of(given)}")
+
+
 def definition_of(
     services: Services, agent: str | NamedAgent, input: object, *, check_input: bool = True
 ) -> AgentDefinition:
@@ -95,8 +100,7 @@ def definition_of(
     fit.
     """
     if not isinstance(agent, str | AgentDefinition):
-        what = kind_of(agent)
-        raise BadValue("agent", f"expected an agent's name or AgentDefinition, not {what}")
+        raise no_agent(agent)
     name = agent if isinstance(agent, str) else agent.name
     definition = services.definitions.agents.get(name) or services.definitions.agent(name)
     if check_input and definition.execute is not None:

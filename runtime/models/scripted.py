@@ -52,7 +52,7 @@ from hubbub.hub.errors import (
     ProviderError,
 )
 from hubbub.hub.masking import class_name_of, words_of
-from hubbub.hub.near_misses import shown
+from hubbub.hub.near_misses import kind_of, shown
 from hubbub.hub.ports import Clock
 from hubbub.hub.values import COUNTED, check_counts, is_count, is_seconds
 
@@ -188,6 +188,8 @@ class _Player:
     def __init__(self, name: str, latency: float, clock: Clock | None, chunk: int | None) -> None:
         if not is_seconds(latency):
             raise BadValue("latency", f"expected seconds from 0, not {shown(latency)}")
+        if clock is not None and (isinstance(clock, type) or not hasattr(clock, "sleep")):
+            raise BadValue("clock", f"expected a Clock, not {kind_of(clock)}")
         if chunk is not None:
             check_counts(1, chunk=chunk)
         self._name = name

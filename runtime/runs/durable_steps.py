@@ -29,6 +29,7 @@ from hubbub.runtime.activities.questions import Question, RecordedQuestions
 from hubbub.runtime.activities.recorder import IN_ITS_LOOP
 from hubbub.runtime.kernel.current_run import CURRENT_READER
 from hubbub.runtime.kernel.handle import Run
+from hubbub.runtime.kernel.services import no_agent
 from hubbub.runtime.runs.code_scope import CodeScope
 from hubbub.runtime.runs.earlier import Earlier, PassedOver
 from hubbub.runtime.runs.inside_step import AT_WORK, refuse_inside_step
@@ -107,6 +108,8 @@ class DurableSteps:
         run = self._run
         self.check_here("ctx.spawn")
         refuse_inside_step(run.lane.run_id, "ctx.spawn")
+        if not isinstance(agent, str | AgentDefinition):
+            raise no_agent(agent)
         asked = agent.name if isinstance(agent, AgentDefinition) else agent
         identity = _child_identity(asked, name, input) if key is None else keyed(key)
         made = self._so_far()
@@ -139,9 +142,9 @@ class DurableSteps:
         """Run the next step of that name, or find its value on record."""
         self.check_here("ctx.step")
         self.check_live()
-        refuse_inside_step(self._run.lane.run_id, f"ctx.step({name!r})")
         if problem := key_problem(name):
             raise BadValue("name of a step", problem)
+        refuse_inside_step(self._run.lane.run_id, f"ctx.step({name!r})")
         made = self._so_far()
         made.task.notice()
         if self._resumes and not made.step_tasks.may_make(name):

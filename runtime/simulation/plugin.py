@@ -131,6 +131,16 @@ def _seed(text: str) -> int:
     raise ArgumentTypeError(f"expected a whole number from 0 to 2**64 - 1, not {text!r}")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse a folder for recordings that none can be made in, before the tests run."""
+    if (given := config.getoption("--hubbub-record")) is None:
+        return
+    folder = config.invocation_params.dir / given
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    if not there.is_dir():
+        raise pytest.UsageError(f"--hubbub-record: expected a folder, and {there} is a file")
+
+
 def pytest_report_header(config: pytest.Config) -> str:
     return f"hubbub: --hubbub-seed {config.getoption('--hubbub-seed')}"
 

@@ -32,7 +32,8 @@ from hubbub.agents.standalone.stack import AgentResponse
 from hubbub.agents.turn.interpret import interpret
 from hubbub.agents.turn.signals import Taken
 from hubbub.hub import events as e
-from hubbub.hub.errors import CallerError, DefinitionError
+from hubbub.hub.errors import BadValue, CallerError, DefinitionError
+from hubbub.hub.near_misses import kind_of
 from hubbub.hub.ports import Ports
 from hubbub.runtime.kernel.budgets import TreeBudgets
 from hubbub.runtime.kernel.catalog import Catalog
@@ -134,6 +135,7 @@ class AgentExecutor:
         waits for another one, or no call has that id; ``UnknownAgent``.  Cancelled, or left by an
         exception of ``send``, the frame is as it was after its last finished activity.
         """
+        _check_frame(frame)
         result = await FrameTurn(self._services, frame, send).run(user_message, tool_result)
         if result.child_frame is not None:
             result.child_frame.executor = self
@@ -234,6 +236,9 @@ async def execute_turn(
     Without ``executor`` it is the frame's own, of which every frame knows that an executor has
     returned.  Raises ``CallerError`` for one made by hand.
     """
+    _check_frame(frame)
+    if executor is not None and not hasattr(executor, "execute_turn"):
+        raise BadValue("executor", f"expected an AgentExecutor, not {kind_of(executor)}")
     who = executor or frame.executor
     if who is None:
         raise CallerError(
@@ -241,3 +246,9 @@ async def execute_turn(
             "its executor"
         )
     return await who.execute_turn(frame, user_message, tool_result)
+
+
+def _check_frame(frame: object) -> None:
+    """Raise ``BadValue`` for what is no frame."""
+    if not isinstance(frame, StackFrame):
+        raise BadValue("frame", f"expected a StackFrame, not {kind_of(frame)}")

@@ -321,6 +321,18 @@ def test_a_seed_that_is_none_is_refused_in_one_line(project: pytest.Pytester, se
     assert line.endswith(f"expected a whole number from 0 to 2**64 - 1, not {seed!r}")
 
 
+@pytest.mark.parametrize("folder", ["test_it.py", "test_it.py/below"])
+def test_a_file_in_place_of_the_folder_of_records_is_refused_at_the_start(
+    project: pytest.Pytester, folder: str
+) -> None:
+    project.makepyfile(test_it="def test_it(): assert False")
+    result = run(project, "--hubbub-record", folder)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    (line,) = (x for x in result.errlines if "hubbub-record" in x)
+    assert line.startswith("ERROR: --hubbub-record: expected a folder, and ")
+    assert line.endswith("test_it.py is a file")
+
+
 def test_a_failure_shows_the_test_and_not_the_plugin(project: pytest.Pytester) -> None:
     project.makepyfile(
         test_it=FAILS.replace("await world.result", "1 / 0\n        await world.result"),
