@@ -4,7 +4,7 @@ Following ──► StreamedAnswer: server-sent events, a comment in silence, [D
          └──► whole_answer: one body
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 import anyio
@@ -17,7 +17,7 @@ from hubbub.channels.http.openai.answers.refusals import Refused, refused_of
 from hubbub.channels.http.openai.leaving import Leaving
 from hubbub.channels.http.wire.host import Host
 from hubbub.channels.http.wire.outgoing import Outgoing
-from hubbub.channels.http.wire.problems import ClientGone
+from hubbub.channels.http.wire.problems import ClientGone, Refusal
 from hubbub.hub.tasks.outermost import start_in
 
 __all__ = ["Attendance", "StreamedAnswer", "wait_for_answer"]
@@ -141,18 +141,29 @@ class StreamedAnswer:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it until it is whole, or its client has left."""
-        with Outgoing(self._attendance.host, scope).watched(send) as sending:
-            await self._stream(receive, sending)
+        outgoing = Outgoing(self._attendance.host, scope)
+        with outgoing.watched(send) as sending:
+            await self._stream(receive, sending, outgoing)
 
-    async def _stream(self, receive: Receive, send: Send) -> None:
+    async def _stream(self, receive: Receive, send: Send, outgoing: Outgoing) -> None:
         has_begun = False
 
         async def tell(told: list[bytes]) -> None:
             nonlocal has_begun
-            if not has_begun:
-                has_begun = True
-                await send(self._start())
-            await _send_all(send, told)
+            try:
+                outgoing.reserve(sum(map(len, told)))
+            except Refusal as refusal:
+                told.clear()  # Who catches this, and tells it, holds this call.
+                if not has_begun:
+                    raise
+                raise Refused(429, refusal.detail) from None
+            try:
+                if not has_begun:
+                    has_begun = True
+                    await send(self._start())
+                await _send_all(send, told)
+            finally:
+                outgoing.release()
 
         try:
             is_whole = await self._attendance.follow(receive, self._first, tell)
@@ -175,10 +186,27 @@ class StreamedAnswer:
 
 
 async def _send_all(send: Send, pieces: list[bytes]) -> None:
+    """Send them, and use them up."""
     if not pieces:
         await anyio.lowlevel.checkpoint()
         return
-    body = b"".join(pieces)
-    for at in range(0, len(body), MAX_SEND):
-        piece = body[at : at + MAX_SEND]
-        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    for body in _bodies(pieces):
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+def _bodies(pieces: list[bytes]) -> Iterator[bytes]:
+    """The pieces in bodies of a size; what was sent is kept here no longer."""
+    pieces.reverse()
+    held = bytearray()
+    while pieces:
+        piece = pieces.pop()
+        if len(held) + len(piece) > MAX_SEND and held:
+            yield bytes(held)
+            held.clear()
+        if len(piece) <= MAX_SEND:
+            held += piece
+            continue
+        for at in range(0, len(piece), MAX_SEND):
+            yield piece[at : at + MAX_SEND]
+    if held:
+        yield bytes(held)

@@ -28,8 +28,8 @@ async def with_file(client, content):
 class Reader:
     """A request by hand, of a client that takes so many pieces at once, and no more until then."""
 
-    def __init__(self, app, path, pieces, body=None):
-        self.app, self.path = app, path
+    def __init__(self, app, path, pieces, body=None, query=""):
+        self.app, self.path, self.query = app, path, query.encode()
         self.given = b"" if body is None else json.dumps(body).encode()
         self.is_asked = False
         self.room = anyio.Semaphore(pieces)
@@ -39,7 +39,7 @@ class Reader:
         scope = {
             "type": "http", "method": "POST" if self.given else "GET",
             "path": self.path, "raw_path": self.path.encode(), "http_version": "1.1",
-            "query_string": b"", "root_path": "", "scheme": "http",
+            "query_string": self.query, "root_path": "", "scheme": "http",
             "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
             "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
         }  # fmt: skip
@@ -128,6 +128,34 @@ async def test_a_client_that_takes_nothing_of_a_chat_is_cut(ports):
         with anyio.fail_after(200):
             await reader()
         assert reader.status == 200 and not reader.is_whole
+
+
+@pytest.mark.anyio
+@pytest.mark.spec("W-06")
+async def test_streamed_answers_that_nobody_takes_are_bounded_together(ports):
+    words = "word " * 100_000  # Half a megabyte, which a stream of a response says five times.
+    agent = Agent("teller", "You tell.", model=FunctionModel(lambda request: words))
+    limits = HttpLimits(leaving_bytes=6_000_000)
+    async with (
+        served(ports, agent, limits=limits) as (_, app, client),
+        anyio.create_task_group() as group,
+    ):
+        made = await client.post("/v1/responses", json={"model": "teller", "input": "x"})
+        path = f"/v1/responses/{made.json()['id']}"
+        readers = [Reader(app, path, 1, query="stream=true") for _ in range(5)]
+        for each in readers:
+            group.start_soon(each)
+        await ports.clock.sleep(1.0)
+        assert 5_000_000 < app._host.leaving < 6_000_000
+        for each in readers:
+            for _ in range(100):
+                each.room.release()
+        await ports.clock.sleep(1.0)
+        assert all(each.is_whole for each in readers)
+        ends = [b"response.completed" in each.body for each in readers]
+        assert sorted(ends) == [False, False, False, True, True]
+        assert all(b"others fetch much" in x.body for x in readers if len(x.body) < 2_000_000)
+        assert app._host.leaving == 0
 
 
 @pytest.mark.long

@@ -142,6 +142,8 @@ class AgentAnswer:
         end = self._turn.ending
         if end is None or end.output_json is NULL or any(x.kind == "text" for x in self.parts):
             return moves
+        if self._limit.is_over:  # There was text, of which nothing may be told.
+            return moves
         said = end.output
         text = said if isinstance(said, str) else bytes(end.output_json).decode()
         return [*moves, *self._tell(AnswerPart(kind="text", text=text))] if text.strip() else moves

@@ -26,6 +26,11 @@ class TextLimit:
         self.is_cut = False
         """Whether there was more text than the client asked for."""
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more may be told."""
+        return self._is_stopped or self.is_cut
+
     def allowed(self, text: str) -> str:
         """What may be told of the beginning of a text; for a longer one it may be more."""
         if self._is_stopped:

@@ -130,6 +130,15 @@ async def test_an_answer_that_was_cut_for_its_client_is_part_of_a_chat(ports, st
         assert len(chat.runs) == 1
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("stop", ["one", "two"])
+async def test_nothing_is_told_behind_a_stop_wherever_it_is(ports, stop, stream):
+    agent = Agent("teller", "You tell.", model=FunctionModel(lambda _: "one two three"))
+    async with with_client(ports, agent) as (_, _, client):
+        chat = Chat(client, "teller", stream=stream, stop=[stop])
+        assert ((await chat.say("x")) or "").strip() == ("" if stop == "one" else "one")
+
+
 async def test_another_transcript_is_still_another_conversation(ports):
     agent = Agent("teller", "You tell.", model=FunctionModel(lambda _: "one two three four"))
     async with with_client(ports, agent) as (_, _, client):
