@@ -147,6 +147,8 @@ def _belongs(event: Event, following: Event) -> bool:
             return isinstance(following, _TOGETHER) or (
                 is_result and following.call_id == event.call_id
             )
+        case e.SessionTaken() if isinstance(following, e.SessionPromptEnd):
+            return following.prompt_id in map(_answered, event.items)
         case e.SessionTaken():  # Of values that a child has waited for.
             return isinstance(following, (*_TOGETHER, e.AgentChild))
         case e.AgentStep(calls=()):
@@ -155,6 +157,13 @@ def _belongs(event: Event, following: Event) -> bool:
             return isinstance(following, (*_TOGETHER, e.AgentToolComplete))
         case _:
             return isinstance(following, _TOGETHER)
+
+
+def _answered(item: Event) -> str:
+    """The prompt that an item of an inbox answers, or ends as nobody has; empty for none."""
+    if isinstance(item, e.SessionReply):
+        return item.prompt_id
+    return item.timer if isinstance(item, e.SessionTimer) else ""
 
 
 _TOGETHER: Final = (e.SessionEnd, e.SessionTurn, e.SessionPush, e.SessionPop)

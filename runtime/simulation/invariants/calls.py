@@ -195,7 +195,7 @@ def _reports(
     due: list[tuple[str, Event]] = []
     if not opening.frame:  # A frame is reported once, when it is popped.
         due += [(f"session {n}", x) for n, x in ends.items() if n not in reported]
-    is_told = reported and not _is_live(history, opening.parent_run_id or "")
+    is_told = (reported or before) and not _is_live(history, opening.parent_run_id or "")
     if end is not None and not (is_told or any(x.final for x in found)):
         due.append(("its end", end))
     for what, event in due:

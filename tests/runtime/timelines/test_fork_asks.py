@@ -22,7 +22,7 @@ from hubbub import (
 )
 from hubbub.agents.model import AssistantMessage
 from hubbub.hub.errors import BadValue
-from hubbub.hub.events import AgentStep, AgentToolComplete, SessionPrompt
+from hubbub.hub.events import AgentStep, AgentToolComplete, SessionPrompt, SessionPromptEnd
 from hubbub.hub.ports import Ports
 from hubbub.hub.store.memory import MemoryJournal
 from hubbub.hub.store.store import Store
@@ -242,3 +242,40 @@ async def test_a_message_that_the_run_has_heard_is_not_said_to_its_fork_once_mor
             before = await rt.hub.send_to_run(run.run_id, message) if message.key == "k1" else None
             after = await rt.hub.send_to_run(fork.run_id, message)
             assert before is None or (before.status, before.reason) == (after.status, after.reason)
+
+
+@pytest.mark.spec("H-10")
+@pytest.mark.parametrize("answer", ["a reply", "words", "nobody"])
+async def test_what_was_answered_in_one_commit_is_answered_in_every_fork(
+    store: Store, ports: Ports, answer: str
+) -> None:
+    """A fork of the record in the middle of it had the answer, and never said that it was there."""
+
+    @tool(idempotent=True)
+    async def wonder(state: RunState) -> str:
+        """Ask."""
+        return str(await state.ask("Which?", timeout=60))
+
+    model = FunctionModel(
+        lambda request: "Done." if isinstance(request.messages[-1], AssistantMessage)
+        else reply("", call("wonder"))
+    )  # fmt: skip
+    agent = Agent("desk", "You ask.", model=model, tools=[wonder])
+    async with Runtime([agent], store=store, ports=ports) as rt:
+        run = await rt.start("desk", "go", session_key="chat")
+        await anyio.sleep(1)
+        if answer == "a reply":
+            rt.hub.reply((await asked(rt, run.run_id)).prompt_id, "this one")
+        elif answer == "words":
+            rt.hub.send("this one", session_key="chat")
+        await run.result()
+        last = max(x.seq for x in await rt.hub.read(run.run_id) if x.lane == "own")
+        for seq in range(2, last):
+            fork = await rt.fork(run.run_id, seq)
+            await anyio.sleep(100)
+            await rt.hub.terminate(fork.run_id)
+            await rt.finished(fork.run_id)
+            found = await rt.hub.read(fork.run_id)
+            questions = [x.prompt_id for x in found if isinstance(x, SessionPrompt)]
+            ended = [x.prompt_id for x in found if isinstance(x, SessionPromptEnd)]
+            assert sorted(questions) == sorted(ended), f"forked after {seq}"
