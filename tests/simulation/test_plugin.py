@@ -47,7 +47,11 @@ def project(pytester: pytest.Pytester) -> pytest.Pytester:
 
 
 # The plugin of schemathesis, where that is installed, loads Hypothesis and changes what it prints.
-ALWAYS = ("-p", "no:cacheprovider", "-p", "no:schemathesis", "-W", "error")
+# Within ``python -m pytest`` a file of the current folder is called like that program.
+ALWAYS = (
+    "-p", "no:cacheprovider", "-p", "no:schemathesis", "-W", "error", "-W",
+    "ignore:Module already imported so cannot be rewritten:pytest.PytestAssertRewriteWarning",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -7,9 +7,9 @@ record before it is read event by event.
 from collections.abc import Iterator
 
 import pytest
+import test_concurrent_code
+import test_durable_steps
 from support.snapshots import every
-
-from runtime.runs import test_concurrent_code, test_durable_steps
 
 pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
