@@ -51,10 +51,16 @@ class _Report(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def look(store: StoreReader, verb: str, argument: str, now: int) -> Any:
-    """The answer to one of ``LOOKS``; ``None`` for a run, a record or a file that is not there.
+    """The answer to one of ``LOOKS``, all of it of one moment; ``None`` for a run, a record or a
+    file that is not there.
 
     Raises ``BadValue``.
     """
+    with store.one_moment():  # A run may take what waits between two reads.
+        return _look(store, verb, argument, now)
+
+
+def _look(store: StoreReader, verb: str, argument: str, now: int) -> Any:
     if verb == "trees":
         which = _read(argument, _Trees)
         if not 0 < which.limit <= MAX_TREES:

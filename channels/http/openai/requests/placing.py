@@ -17,7 +17,11 @@ from typing import Any, Final
 from msgspec import Struct, structs
 
 from hubbub.channels.http.openai.answers.answer import HOW_TO_APPROVE
-from hubbub.channels.http.openai.answers.identifiers import prompt_id_of, read_response_id
+from hubbub.channels.http.openai.answers.identifiers import (
+    call_id_of,
+    prompt_id_of,
+    read_response_id,
+)
 from hubbub.channels.http.openai.answers.question import (
     NOTES,
     ClientQuestion,
@@ -121,7 +125,7 @@ class _Placing:
         calls = [x for x in state.pending.prompts.values() if state.is_call(x)]
         if not calls or not given.keys() <= {x.prompt_id for x in calls}:
             return await self._replied_before(run_id, given)
-        missing = [x.call_id for x in calls if x.prompt_id not in given]
+        missing = [call_id_of(x.prompt_id) for x in calls if x.prompt_id not in given]
         if missing and self._split.text is None:
             raise Refused(
                 400, f"No tool output found for function call(s) {', '.join(missing)}.",
