@@ -13,7 +13,7 @@ from hubbub.hub.errors import OperatorError
 from hubbub.hub.near_misses import shown
 from hubbub.hub.values import is_count
 
-__all__ = ["Address", "CannotServe", "is_loopback", "listen"]
+__all__ = ["BACKLOG", "Address", "CannotServe", "is_loopback", "listen"]
 
 BACKLOG: Final = 2048
 """Connections that may wait to be accepted: as many clients may come back at once."""

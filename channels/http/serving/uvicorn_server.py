@@ -15,6 +15,7 @@ import uvicorn
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from hubbub.channels.http.serving.asgi import AsgiApp
+from hubbub.channels.http.serving.listening import BACKLOG
 from hubbub.channels.http.serving.uvicorn_socket import UvicornSocket
 from hubbub.hub.tasks.outermost import start_in
 
@@ -22,6 +23,8 @@ __all__ = ["UvicornServer"]
 
 IDLE_SECONDS: Final = 10
 """How long a connection may be silent before, between and in the heads of requests."""
+
+ACCEPTS: Final = 128
 
 AFTER: Final = 1.0
 """Seconds that requests which were cancelled have to leave."""
@@ -40,6 +43,9 @@ class UvicornServer:
             ws_per_message_deflate=False,  # A message's size is known before it is unpacked.
             timeout_keep_alive=IDLE_SECONDS, log_config=None, access_log=False,
             server_header=False, proxy_headers=False, workers=1,
+            # As many as asyncio accepts in a row, before any of them can be cut off; and of as many
+            # it tells, with a traceback each, that there are no files left.
+            backlog=max(1, min(ACCEPTS, connections // 24)),
         )  # fmt: skip
         self._server = _Uvicorn(config)
 
@@ -88,6 +94,12 @@ class UvicornServer:
 
 
 class _Uvicorn(uvicorn.Server):
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As many as before may wait to be accepted."""
+        await super().startup(sockets)
+        for each in sockets or ():
+            each.listen(BACKLOG)
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Signals are not the server's."""

@@ -76,6 +76,69 @@ def test_a_server_that_runs_out_of_files_goes_on_when_there_are_some_again(
         process.stdout.close()
 
 
+BURSTS = """
+import resource, sys
+import anyio
+from hubbub.channels.http.serving import serve
+
+loop, server = sys.argv[1:]
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+async def app(scope, receive, send):
+    assert scope["type"] == "http"
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"hello"})
+
+class Print:
+    def started(self, address):
+        print(address.port, flush=True)
+
+async def main():
+    await serve(app, port=0, server=server, task_status=Print())
+
+anyio.run(main, backend=loop)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.spec("W-06")
+@pytest.mark.parametrize(("loop", "server"), SERVERS)
+def test_clients_that_come_in_a_burst_take_no_more_files_than_there_are(
+    tmp_path: Path, loop: str, server: str
+) -> None:
+    """All that waited were accepted in a row, and then cut off: none was left meanwhile."""
+    script, said = tmp_path / "serves.py", tmp_path / "said"
+    script.write_text(BURSTS)
+    with said.open("w") as told:
+        process = subprocess.Popen(
+            [sys.executable, str(script), loop, server], stdout=subprocess.PIPE, stderr=told,
+            text=True, start_new_session=True, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        for _ in range(2):
+            many = []
+            for _ in range(900):
+                client = socket.socket()
+                client.setblocking(False)
+                client.connect_ex(("127.0.0.1", port))
+                many.append(client)
+            time.sleep(0.5)
+            for each in many:
+                each.close()
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.settimeout(20)
+            client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert b"hello" in b"".join(iter(lambda: client.recv(4096), b""))
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+    assert said.read_text() == ""
+
+
 @pytest.mark.spec("W-03")
 @pytest.mark.parametrize(("loop", "server"), SERVERS)
 def test_a_socket_carries_commands_and_events_and_a_wrong_subprotocol_is_no_matter(
