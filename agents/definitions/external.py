@@ -60,13 +60,20 @@ def external_tool(
 
 
 def given_tool(
-    name: str, schema: Mapping[str, Any] | None, *, description: str, timeout: float | None
+    name: str,
+    schema: Mapping[str, Any] | None,
+    *,
+    description: str,
+    timeout: float | None,
+    is_read: bool = True,
 ) -> Tool[..., Any]:
     """An external tool whose schema somebody else has written, such as a client's.
 
-    Its patterns are shown to the model and never tried: to match one may take without end.  Where
-    the schema says what there is no type for, all of it is only shown, and any object is taken.
+    Its patterns are shown to the model and never tried: to match one may take without end.  What
+    says what there is no type for, or is not to be read, is only shown, and any object is taken.
     """
+    if schema is not None and not is_read:
+        return _shown_only(name, schema, description, timeout)
     return _made(name, schema, description, timeout, is_foreign=True)
 
 
@@ -95,13 +102,20 @@ def _made(
     given = _NOTHING if schema is None else schema
     parameters, closed, wrong = read_schema(given, tries_patterns=not is_foreign)
     if wrong and is_foreign and isinstance(schema, Mapping):
-        as_it_is, problem = _read_foreign(schema)
-        problems += [f"schema: {problem}"] if problem else []
-        return _tool(name, description, timeout, as_it_is, _ObjectArguments(name), problems)
+        return _shown_only(name, schema, description, timeout)
     problems += [f"schema: {each}" for each in wrong]
     if is_foreign and not wrong and (checked := _without_patterns(given)) != given:
         parameters, _, _ = read_schema(checked)
     return _tool(name, description, timeout, closed, Arguments(name, parameters), problems)
+
+
+def _shown_only(
+    name: str, schema: Mapping[str, Any], description: str, timeout: float | None
+) -> Tool[..., Any]:
+    problems = _problems(name, description, timeout)
+    as_it_is, problem = _read_foreign(schema)
+    problems += [f"schema: {problem}"] if problem else []
+    return _tool(name, description, timeout, as_it_is, _ObjectArguments(name), problems)
 
 
 def _problems(name: str, description: str, timeout: float | None) -> list[str]:

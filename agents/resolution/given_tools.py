@@ -1,8 +1,10 @@
 """Tools that a run was opened with, made a part of its sides."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Final
 
+import msgspec
 from msgspec import structs
 
 from hubbub.agents.definitions.agent import AgentDefinition
@@ -16,21 +18,37 @@ from hubbub.hub.values import NULL, decode_value
 __all__ = ["made_of", "refusal_of_seed", "with_given"]
 
 
-def made(tool: GivenTool) -> Tool[..., Any]:
+MAX_PARTS: Final = 3_000
+"""Parts of the schemas of one run's tools that are read, so that arguments are checked by them: a
+tenth of a second's work.  The tools behind these are only shown."""
+
+
+@lru_cache(256)
+def _made(
+    name: str, schema_json: bytes, description: str, timeout: float | None, is_read: bool
+) -> Tool[..., Any]:
     """The tool itself.  Raises ``DefinitionError`` for a schema that is none."""
-    schema = None if tool.schema_json is NULL else decode_value(tool.schema_json)
-    return given_tool(tool.name, schema, description=tool.description, timeout=tool.timeout)
+    # A run asks for its tools when it is opened, begins and comes back; and clients bring the same.
+    schema = decode_value(msgspec.Raw(schema_json)) if schema_json else None
+    return given_tool(name, schema, description=description, timeout=timeout, is_read=is_read)
+
+
+def _each(tools: Iterable[GivenTool]) -> Iterator[tuple[str, Tool[..., Any] | DefinitionError]]:
+    """The tools by name, or what is wrong with them."""
+    left = MAX_PARTS
+    for each in tools:
+        given = b"" if each.schema_json is NULL else bytes(each.schema_json)
+        # Each part but the first begins behind one of these.
+        left -= 1 + given.count(b"{") + given.count(b"[") + given.count(b",")
+        try:
+            yield each.name, _made(each.name, given, each.description, each.timeout, left >= 0)
+        except DefinitionError as error:
+            yield each.name, error
 
 
 def made_of(tools: Iterable[GivenTool]) -> dict[str, Tool[..., Any]]:
     """The tools by name; a schema that nobody has checked (of an imported run) gives none."""
-    found: dict[str, Tool[..., Any]] = {}
-    for each in tools:
-        try:
-            found[each.name] = made(each)
-        except DefinitionError:
-            continue
-    return found
+    return {name: each for name, each in _each(tools) if not isinstance(each, DefinitionError)}
 
 
 def with_given(side: ActiveSide, tools: Mapping[str, Tool[..., Any]]) -> ActiveSide:
@@ -49,11 +67,9 @@ def refusal_of_seed(
     name = definition.name
     if definition.is_code or definition.type != "ai_human" or side is None:
         return f"{name} has no conversation that a history or tools could be given to"
-    for each in tools:
-        if each.name in side.offered:
-            return f"{name} has a tool named {each.name!r} already; rename the one that is given"
-        try:
-            made(each)
-        except DefinitionError as error:
-            return str(error)
+    for given, made in _each(tools):
+        if given in side.offered:
+            return f"{name} has a tool named {given!r} already; rename the one that is given"
+        if isinstance(made, DefinitionError):
+            return str(made)
     return ""
