@@ -18,10 +18,16 @@ Rules
   counts for no suspect; of a group, smaller ones are tried next.
 * "In a row" ends when a run makes progress, or has come as far as to wait.
 * Why a run came back is in its ``agent:restore``; what is counted is read from the lane.
+* Notes of the store say which runs were left in the middle of something, though no process died:
+  ``runs:left`` in a store that one process has to itself, ``runs:left:ROOT`` of one tree.  They
+  say how far runs had come, by their own events, and hold for one that has come no further since;
+  a number below zero is that of a run that was forked while it was at work.
 """
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import Final
+
+import msgspec
 
 from hubbub.agents.state.thread import Thread
 from hubbub.hub import events as e
@@ -32,6 +38,7 @@ __all__ = [
     "CRASH_LOOP",
     "FORKED",
     "LEFT",
+    "LEFT_RUNS",
     "MAX_CRASHES",
     "OTHERS",
     "UNDECIDED",
@@ -39,13 +46,18 @@ __all__ = [
     "crash_cause",
     "crash_limit_failure",
     "is_suspect",
+    "note_of_left",
     "questions",
+    "text_of_left",
     "trial_seconds",
     "waited",
 ]
 
 LEFT: Final = "the runtime was left in order"
 """The reason of a restore that is no death."""
+
+LEFT_RUNS: Final = "runs:left"
+"""The key, or the beginning of the key, of a note that says so."""
 
 CONTEXT_ONLY: Final = "restored without pending messages"
 """The reason of a restore by which nothing is retried, and of the letters it leaves."""
@@ -160,3 +172,13 @@ def waited(thread: Thread, events: Iterable[Event]) -> bool:
     if not step.parallel:
         at_work = at_work[:1]
     return bool(at_work) and set(at_work) <= set(questions(events).values())
+
+
+def note_of_left(root_run_id: str) -> str:
+    """The key of the note of one tree."""
+    return f"{LEFT_RUNS}:{root_run_id}"
+
+
+def text_of_left(left: Mapping[str, int]) -> str:
+    """The text of such a note: own events by run id, as JSON."""
+    return msgspec.json.encode(left).decode()

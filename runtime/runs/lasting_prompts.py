@@ -138,6 +138,8 @@ class LastingPrompts:
         """Wait for what a tree asks that has come into the store whole, with what waits in it."""
         numbers = {run.new.run_id: max(run.waiting, default=0) for run in tree.runs}
         for key, note in tree.notes.items():
+            if not key.startswith(LASTING):
+                continue
             self._open(kept := read_note(key[len(LASTING) :], note))
             self._before[kept.prompt_id] = numbers
 

@@ -105,7 +105,7 @@ class OwnedTrees:
             if run.new.wake_at is not None:
                 self._deadlines.watch(run.new.run_id, run.new.wake_at)
         ready = [x.new.run_id for x in living if x.status == "active" or x.waiting]
-        self._loader.boot.came_in(ready)
+        self._loader.boot.came_in(self._hub.journal, tree.root.run_id, ready)
         self._prompts.came_in(tree)
         self._resume(ready)
 

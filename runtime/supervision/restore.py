@@ -20,7 +20,14 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from hubbub.agents.turn.crash_limit import CONTEXT_ONLY, FORKED, LEFT
+from hubbub.agents.turn.crash_limit import (
+    CONTEXT_ONLY,
+    FORKED,
+    LEFT,
+    LEFT_RUNS,
+    note_of_left,
+    text_of_left,
+)
 from hubbub.hub.errors import BadValue, StoreFailed
 from hubbub.hub.events import InLane, SessionMessage
 from hubbub.hub.logs import log
@@ -29,10 +36,6 @@ from hubbub.runtime.kernel.ancestry import runs_above
 from hubbub.runtime.remembered.snapshots import load_run
 
 __all__ = ["Boot", "Claimed", "RestorePolicy"]
-
-NOTE: Final = "runs:left"
-"""The note's key.  Its text: own events by run id, as JSON."""
-
 
 _ALL: Final = 1 << 62
 
@@ -93,22 +96,26 @@ class Boot:
         return await self._to_resume(journal, await journal.ready())
 
     async def _read_store(self, journal: Journal) -> None:
-        notes = await journal.notes(NOTE)
-        self._noted = _left_in(notes, NOTE)
+        notes = await journal.notes(LEFT_RUNS)
+        self._noted = _left_in(notes, LEFT_RUNS)
         self._left = dict(self._noted)
-        trees = [key for key in notes if notes[key] and key.startswith(_note_of(""))]
+        trees = [key for key in notes if notes[key] and key.startswith(note_of_left(""))]
         for key in trees:
             self._left.update(_left_in(notes, key))
         if trees:
             self._noted = dict(self._left)
-            journal.submit(Commit(notes={NOTE: _text_of(self._left), **dict.fromkeys(trees, "")}))
+            journal.submit(
+                Commit(notes={LEFT_RUNS: text_of_left(self._left), **dict.fromkeys(trees, "")})
+            )
 
     async def _read_trees(self, journal: Journal, roots: Iterable[str]) -> None:
-        notes = await journal.notes(NOTE)
-        while text := notes.get(NOTE, ""):
+        notes = await journal.notes(LEFT_RUNS)
+        while text := notes.get(LEFT_RUNS, ""):
             await _divide(journal, text)
-            notes = await journal.notes(NOTE)
-        read = {note: left for root in roots if (left := _left_in(notes, note := _note_of(root)))}
+            notes = await journal.notes(LEFT_RUNS)
+        read = {
+            note: left for root in roots if (left := _left_in(notes, note := note_of_left(root)))
+        }
         for left in read.values():
             self._left.update(left)
         if read:
@@ -125,9 +132,10 @@ class Boot:
             self._emptied[run_id] = min(self._emptied[run_id], last)
         return tuple(self._emptied)
 
-    def came_in(self, run_ids: Iterable[str]) -> None:
+    def came_in(self, journal: Journal, root_run_id: str, run_ids: Iterable[str]) -> None:
         """Runs of a fork are to be gone on with: of these nothing has died."""
         self._forked.update(run_ids)
+        journal.submit(Commit(notes={note_of_left(root_run_id): ""}))  # Nobody else needs it.
 
     def woken(self, item: InLane) -> None:
         """An item came since: it is handled as ever."""
@@ -138,7 +146,8 @@ class Boot:
         """Why a run that was at work is read again, when its own lane ends at ``seq``."""
         if run_id in self._emptied:
             return CONTEXT_ONLY
-        if run_id in self._forked:
+        left = self._left.get(run_id, 0)
+        if run_id in self._forked or -left == seq > 0:
             return FORKED
         return LEFT if self._left.get(run_id) == seq else ""
 
@@ -165,21 +174,16 @@ class Boot:
         left = {**self._left, **{run_id: seq for run_id, (_, seq) in at_work.items()}}
         if left != self._noted and not self._is_shared:
             self._noted = left
-            notes = {**notes, NOTE: _text_of(left)}
+            notes = {**notes, LEFT_RUNS: text_of_left(left)}
         if notes:
             journal.submit(Commit(notes=notes))
-
-
-def _note_of(root_run_id: str) -> str:
-    """The key of the note of one tree, where several processes share the store."""
-    return f"{NOTE}:{root_run_id}"
 
 
 def _notes_of_trees(at_work: Mapping[str, tuple[str, int]]) -> dict[str, str]:
     trees: dict[str, dict[str, int]] = {}
     for run_id, (root, seq) in at_work.items():
         trees.setdefault(root, {})[run_id] = seq
-    return {_note_of(root): _text_of(left) for root, left in trees.items()}
+    return {note_of_left(root): text_of_left(left) for root, left in trees.items()}
 
 
 async def _divide(journal: Journal, text: str) -> None:
@@ -188,20 +192,16 @@ async def _divide(journal: Journal, text: str) -> None:
     Whichever process comes second finds it done.
     """
     at_work: dict[str, tuple[str, int]] = {}
-    for run_id, seq in _left_in({NOTE: text}, NOTE).items():
+    for run_id, seq in _left_in({LEFT_RUNS: text}, LEFT_RUNS).items():
         try:
             run = await journal.info(run_id)
         except (BadValue, StoreFailed):  # One run's trouble, which is reported when it is read.
             continue
         if run is not None:
             at_work[run_id] = (run.root_run_id, seq)
-    notes = {NOTE: "", **_notes_of_trees(at_work)}
-    journal.submit(Commit(notes=notes, notes_expect={NOTE: text}))
+    notes = {LEFT_RUNS: "", **_notes_of_trees(at_work)}
+    journal.submit(Commit(notes=notes, notes_expect={LEFT_RUNS: text}))
     await journal.flush()
-
-
-def _text_of(left: Mapping[str, int]) -> str:
-    return msgspec.json.encode(left).decode()
 
 
 def _left_in(notes: Mapping[str, str], key: str) -> dict[str, int]:

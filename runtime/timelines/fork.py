@@ -36,6 +36,7 @@ from hubbub.agents.state.prompts import LASTING, WITHDRAWN, Prompts, ends_of, wi
 from hubbub.agents.state.thread import Thread
 from hubbub.agents.turn.calls import HANDED_OVER, LOST, answer, given_up
 from hubbub.agents.turn.crash_limit import FORKED as FORKED_AT_WORK
+from hubbub.agents.turn.crash_limit import note_of_left, text_of_left
 from hubbub.hub import events as e
 from hubbub.hub.addressing import is_minted
 from hubbub.hub.errors import BadValue
@@ -116,9 +117,19 @@ def forked(cut: CutTree, given: ForkedAs, names: Mapping[str, str]) -> FoundTree
         events += ending.events()
         runs.append(ending.found())
         notes |= ending.notes()
+    notes |= _left(runs, events)
     accepted = _accepted(events)
     runs = [replace(run, accepted=accepted.get(run.new.run_id, {})) for run in runs]
     return FoundTree(at=given.at, runs=runs, events=events, notes=notes)
+
+
+def _left(runs: Sequence[FoundRun], events: Iterable[Event]) -> dict[str, str]:
+    """What tells whichever process goes on with these runs that they were forked, and not cut off
+    by a death."""
+    ended = {run.new.run_id for run in runs if run.status == "ended"}
+    root = runs[0].new.root_run_id
+    last = {x.run_id: -x.seq for x in events if x.lane == "own" and x.run_id not in ended}
+    return {note_of_left(root): text_of_left(last)} if last else {}
 
 
 def _is_known(cut: CutTree, message: e.SessionMessage) -> bool:
