@@ -113,7 +113,7 @@ def look(
     for name, why in missing.items():
         text = problem_in(path, f"files/{name}", 0, why)
         problems.append(text)
-        if why == MISSING or _was_so(files, path, name, events):
+        if why == MISSING or _was_so(files, path, name, events, stands):
             behind.add(text)
     return Findings(
         record=record, shown=shown, stack=stack, history=history, size=size, context=context,
@@ -153,9 +153,14 @@ def _with_idle(disk: Disk, path: str, record: Record) -> Record:
     return replace(record, idle=tuple(dict.fromkeys((*stands.idle, *record.idle))))
 
 
-def _was_so(files: FolderFiles, path: str, name: str, events: Sequence[Event]) -> bool:
+def _was_so(
+    files: FolderFiles, path: str, name: str, events: Sequence[Event], stands: StateText | None
+) -> bool:
     """Whether a file holds what the run has had under that name before."""
     before = {ref.digest: ref for event in events for ref in files_of(event) if ref.path == name}
+    # The events that named it may have gone; the state that stands there is as old as the file.
+    if stands is not None and (ref := stands.record.thread.area.files.get(name)) is not None:
+        before[ref.digest] = ref
     return any(not files.problem(path, ref) for ref in before.values())
 
 
