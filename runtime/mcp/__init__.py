@@ -2,7 +2,7 @@
 
     servers.py     all servers of a runtime; which tools there are just now
     connection.py  one server: opened, followed and closed in one task, and opened again
-    server_call.py one call, between the run that makes it and the connection
+    server_call.py one call, between the run that makes it and the connection; for which it asks
     opening.py     a client of the SDK for a command, an address, or an object
     watching.py    what the server says, heard before the SDK hears it; told.py: what is told of it
     stdio.py, lines.py, http.py: a command, and what it prints; an address

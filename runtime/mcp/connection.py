@@ -11,7 +11,6 @@ a call says that the server is not there.
 import math
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from contextvars import ContextVar
 from typing import Any, Final, Literal
 
 import anyio
@@ -38,7 +37,7 @@ from hubbub.runtime.mcp.listing import ServerListing, listing_of
 from hubbub.runtime.mcp.opening import opened
 from hubbub.runtime.mcp.pages import listed_tools
 from hubbub.runtime.mcp.results import result_of
-from hubbub.runtime.mcp.server_call import ServerCall
+from hubbub.runtime.mcp.server_call import ANY, ASKER, NONE, ServerCall, ServerCalls
 from hubbub.runtime.mcp.told import Told
 from hubbub.runtime.mcp.watching import LIST_CHANGED
 
@@ -57,12 +56,13 @@ MAX_PAUSE: Final = 60.0
 LASTING: Final = 60.0
 """Seconds after which a connection that ends has been a good one."""
 
-_CALL: ContextVar[ServerCall] = ContextVar("hubbub_mcp_call")
-"""The call that a task of the SDK works for."""
-
 
 class SessionGone(ToolError):
     """The server does not know the session any more: the call was not made."""
+
+
+class Renewed(ToolError):
+    """The connection was ended, to be made again, before the call was made."""
 
 
 class ServerConnection:
@@ -99,16 +99,16 @@ class ServerConnection:
         self._vain_lists = 0
         """How often the list was read since it has changed."""
         self._has_ended = False
+        self._is_renewing = False
+        """Whether it ends to be made again at once."""
+        self._calls = ServerCalls()
         self._told = self._listened()
         self._closing = anyio.Event()
-        self._is_exclusive = False
-        """Whether one call is made at a time: else nobody could say for which one it asks."""
         self._lock = anyio.Lock()
         self._woken = anyio.Event()
         self._moved = anyio.Event()
         self._group: TaskGroup | None = None
         self._client: Client | None = None
-        self._calls: list[ServerCall] = []
 
     # ── what runs see ────────────────────────────────────────────────────────────────────────
 
@@ -126,10 +126,16 @@ class ServerConnection:
 
     async def call(self, tool: str, arguments: Mapping[str, Any], state: RunState) -> ToolResult:
         """Have the server carry a call out; raises ``ToolError``."""
-        try:
-            return await self._call(tool, arguments, state)
-        except SessionGone:  # The server has refused it as one of a session that it has forgotten.
-            return await self._call(tool, arguments, state)
+        is_new = True
+        while True:
+            try:
+                return await self._call(tool, arguments, state)
+            except Renewed:
+                continue
+            except SessionGone:  # The server has refused it as one of a session it has forgotten.
+                if not is_new:
+                    raise
+                is_new = False
 
     async def _call(self, tool: str, arguments: Mapping[str, Any], state: RunState) -> ToolResult:
         await self._opened()
@@ -137,7 +143,7 @@ class ServerConnection:
             why = f": {self.problem}" if self.problem else ""
             raise ToolError(f"the MCP server {self.server.name!r} is not connected{why}")
         call = ServerCall(tool, arguments, state.run_id)
-        self._calls.append(call)
+        self._calls.waited_for.append(call)
         start_in(self._group, self._perform(call))
 
         async def answering(asked: types.ElicitRequestParams) -> types.ElicitResult:
@@ -146,7 +152,7 @@ class ServerConnection:
         try:
             return await call.concluded(answering)
         finally:
-            call.scope.cancel()
+            call.leave()
 
     async def _opened(self) -> None:
         """Wait for the connection where it is being made; make it where it is down."""
@@ -164,6 +170,7 @@ class ServerConnection:
 
     async def run(self) -> None:
         """Keep the server connected until ``close``."""
+        ASKER.set(ANY)  # Who enters a runtime may be a call of another one's server.
         failures = 0
         try:
             while not self._closing.is_set():
@@ -173,6 +180,8 @@ class ServerConnection:
                     problem = await self._once(is_old=self.server.protocol == "2026")
                 if self._closing.is_set():
                     return
+                if self._is_renewing:
+                    continue
                 lasted = self._ports.clock.monotonic() - began
                 failures = 0 if lasted >= LASTING else failures + 1
                 self._is_down(problem)
@@ -201,7 +210,8 @@ class ServerConnection:
     async def _once(self, *, is_old: bool) -> str:
         """Be connected once; returns why it is over."""
         self._move("starting")
-        self._has_ended = self._is_refused = False
+        self._has_ended = self._is_refused = self._is_renewing = False
+        self._calls.begin()
         self._told = told = self._listened()
         try:
             with anyio.fail_after(self.server.start_timeout) as starting:
@@ -220,9 +230,9 @@ class ServerConnection:
                 self._is_refused = is_refusal(error) if is_old else self._has_ended
         finally:
             self._client = self._group = None
-            for call in self._calls:
-                call.finish(self._ended_call())
-            self._calls.clear()
+            for call in self._calls.waited_for:
+                call.finish(self._ended_call(call))
+            self._calls.waited_for.clear()
         if said := told.fault or told.noise:
             problem = f"{problem}: {said}"
         return f"{problem}\n{told.tail}".strip()
@@ -272,17 +282,26 @@ class ServerConnection:
         self._woken.set()
 
     def _listened(self) -> Told:
-        return Told(self._ended, self._notified, self._elicit, self.server.admits)
+        return Told(self._ended, self._notified, self._elicit, self.server.admits, self._calls)
 
     def _ended(self) -> None:
         self._has_ended = True
         self._wake()
 
+    def _renew(self) -> None:
+        log.info("mcp.renewed", server=self.server.name)
+        self._is_renewing = True
+        self._ended()
+
     # ── the list ─────────────────────────────────────────────────────────────────────────────
 
     async def _list(self, client: Client) -> None:
         doubts = self._doubts
-        listed, left_out = await listed_tools(client)
+        before = ASKER.set(NONE)
+        try:
+            listed, left_out = await listed_tools(client)
+        finally:
+            ASKER.reset(before)
         found = listing_of(self.server, listed, self.call, left_out)
         found = structs.replace(found, problems=tuple(map(self._mask, found.problems)))
         self._settled_doubts = doubts
@@ -362,18 +381,20 @@ class ServerConnection:
                     call.finish(SessionGone(self._failed(error)))
                 call.finish(ToolError(self._failed(error)))
             finally:
-                call.finish(self._ended_call())
-                if call in self._calls:
-                    self._calls.remove(call)
+                call.finish(self._ended_call(call))
+                if call in self._calls.waited_for:
+                    self._calls.waited_for.remove(call)
+                if self._calls.is_to_be_renewed and not self._has_ended:
+                    self._renew()
 
     async def _performed(self, call: ServerCall) -> ToolResult:
-        client = self._client
-        if client is None:
-            raise ToolError("the connection has ended before the call was made")
-        _CALL.set(call)
+        ASKER.set(call)
         async with AsyncExitStack() as stack:
-            if self._is_exclusive:
+            if self._calls.is_exclusive:
                 await stack.enter_async_context(self._lock)
+            client = self._client
+            if self._is_renewing or client is None:
+                raise self._ended_call(call)
             call.is_sent = True
             answer = await client.call_tool(call.tool, dict(call.arguments))
         return result_of(answer, self.listing.promises.get(call.tool))
@@ -382,34 +403,23 @@ class ServerConnection:
         """What the model reads of a call that has failed."""
         return failed_call(self.server.name, error, self._mask, self._told.fault)
 
-    def _ended_call(self) -> ToolError:
-        return ToolError(ended_call(self.server.name, self._mask(self._told.fault)))
+    def _ended_call(self, call: ServerCall) -> ToolError:
+        if call.is_sent:
+            return ToolError(ended_call(self.server.name, self._mask(self._told.fault)))
+        kind = Renewed if self._is_renewing else ToolError
+        name = self.server.name
+        return kind(f"the connection to the MCP server {name!r} has ended before the call was made")
 
     async def _elicit(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
         """The server asks; of the call for which it does, the user is asked."""
-        call = self._asking_call()
-        if call is None:
-            message = (
-                "it cannot be told whose call this question is for; "
-                "from now on the server gets one call at a time, so that it may ask again"
-            )
-            return types.ErrorData(code=types.INVALID_REQUEST, message=message)
+        call = self._calls.asker()
+        if not isinstance(call, ServerCall):
+            return types.ErrorData(code=types.INVALID_REQUEST, message=call)
         if problem := why_not_asked(params):
             return types.ErrorData(code=types.INVALID_PARAMS, message=problem)
         return await call.ask(params)
-
-    def _asking_call(self) -> ServerCall | None:
-        own = _CALL.get(None)
-        if own is not None and own in self._calls:
-            return own
-        # An older server does not say; what it asks must reach nobody else's user.
-        calls = [each for each in self._calls if each.is_sent and not each.is_over]
-        if len({each.run_id for each in calls}) != 1:
-            self._is_exclusive = True
-            return None
-        return calls[-1]
 
     async def _answer(
         self, params: types.ElicitRequestParams, state: RunState

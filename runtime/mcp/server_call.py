@@ -6,21 +6,46 @@ the run's task             the connection's task
 asks its user          ──► the answer
 returns, or raises     ◄── ``finish``: the result, or what went wrong
 is cancelled           ──► ``scope``: the server is told
+
+``ServerCalls``: those that a server may be at work on, and for which of them it asks.
+
+sent ──► waited for ──► answered: the server is done with it
+            └► given up on ──► the server may still be at work on it, and ask for it,
+                               until its answer comes or the connection ends
+
+Over HTTP a question belongs to the request in whose answer it comes.  Elsewhere an older server
+does not say for which call it asks.  A call is given up on when it takes too long, when its run is
+interrupted, or when its answer cannot be had; the server is told so, and may go on all the same.
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextvars import ContextVar
+from typing import Any, Final, TypeAlias
 
 import anyio
 import mcp_types as types
 
-from hubbub.agents.definitions.tools import ToolResult
+from hubbub.agents.definitions.tools import ToolError, ToolResult
 from hubbub.runtime.mcp.elicitation import CANCELLED
 
-__all__ = ["Answering", "ServerCall"]
+__all__ = ["ANY", "ASKER", "NONE", "Answering", "ServerCall", "ServerCalls"]
 
 Answering = Callable[[types.ElicitRequestParams], Awaitable[types.ElicitResult]]
+
+MAX_AT_WORK: Final = 10_000
+"""Calls without an answer that are remembered, of one connection; for more, nobody is asked."""
+
+OVER: Final = "nobody is asked: the call that this question is for is over"
+NONE: Final = "nobody is asked: the server has no call that this question could be for"
+SEVERAL: Final = (
+    "it cannot be told whose call this question is for; "
+    "from now on the server gets one call at a time, so that it may ask again"
+)
+GIVEN_UP: Final = (
+    "it cannot be told whose call this question is for, as the server may still be at work on one "
+    "that was cancelled; it is connected to again once it has no other call, and may then ask again"
+)
 
 
 class _Question:
@@ -38,8 +63,8 @@ class ServerCall:
     """A call under way."""
 
     __slots__ = (
-        "_asking", "_failure", "_questions", "_result", "_woken", "arguments", "is_sent", "run_id",
-        "scope", "tool",
+        "_asking", "_failure", "_questions", "_result", "_woken", "arguments", "is_sent", "request",
+        "run_id", "scope", "tool",
     )  # fmt: skip
 
     def __init__(self, tool: str, arguments: Mapping[str, Any], run_id: str) -> None:
@@ -50,6 +75,8 @@ class ServerCall:
         """What the connection does for it."""
         self.is_sent = False
         """Whether the server may know of it."""
+        self.request = ""
+        """The id of the request by which the server was asked for it last."""
         self._result: ToolResult | None = None
         self._failure: Exception | None = None
         self._questions: deque[_Question] = deque()
@@ -71,14 +98,22 @@ class ServerCall:
             self._result = outcome
         if self._asking is not None:
             self._asking.cancel()
+        for each in self._questions:  # The server need not wait for an answer any longer.
+            each.answered.set()
         self._woken.set()
+
+    def leave(self) -> None:
+        """Nobody waits for it any longer."""
+        self.finish(ToolError("nobody waits for the call any longer"))
+        self.scope.cancel()
 
     async def ask(self, params: types.ElicitRequestParams) -> types.ElicitResult:
         """Have the run ask its user."""
         question = _Question(params)
-        self._questions.append(question)
-        self._woken.set()
-        await question.answered.wait()
+        if not self.is_over:
+            self._questions.append(question)
+            self._woken.set()
+            await question.answered.wait()
         return question.answer
 
     async def concluded(self, answering: Answering) -> ToolResult:
@@ -87,12 +122,102 @@ class ServerCall:
             await self._woken.wait()
             self._woken = anyio.Event()
             while self._questions and not self.is_over:
-                question = self._questions.popleft()
+                question = self._questions[0]
                 with anyio.CancelScope() as self._asking:
                     question.answer = await answering(question.params)
                 self._asking = None
+                self._questions.popleft()
                 question.answered.set()
         if self._failure is not None:
             raise self._failure
         assert self._result is not None
         return self._result
+
+
+Asker: TypeAlias = ServerCall | str
+"""A call; else why nobody is asked, or ``ANY``."""
+
+ANY: Final = ""
+ASKER: ContextVar[Asker] = ContextVar("hubbub_mcp_asker", default=ANY)
+"""For which call a request is made, or a question is asked, in this task."""
+
+
+class ServerCalls:
+    """The calls of one server."""
+
+    def __init__(self) -> None:
+        self.is_exclusive = False
+        """Whether one call is made at a time: else nobody could say for which one it asks."""
+        self.waited_for: list[ServerCall] = []
+        self._at_work: dict[str, str] = {}
+        """The runs of the calls without an answer, by the ids of the requests."""
+        self._has_forgotten = False
+        """Whether there are more of them."""
+        self._is_in_doubt = False
+        """Whether somebody was not asked for the sake of those that were given up on."""
+
+    def begin(self) -> None:
+        """There is another connection: no question of an earlier one comes by it."""
+        self._at_work.clear()
+        self._has_forgotten = self._is_in_doubt = False
+
+    def sent(self, request: str) -> None:
+        """A request is made; in the task of a call, it is that one's."""
+        call = ASKER.get()
+        if not isinstance(call, ServerCall):
+            return
+        if len(self._at_work) >= MAX_AT_WORK:
+            del self._at_work[next(iter(self._at_work))]
+            self._has_forgotten = True
+        self._at_work[request] = call.run_id
+        call.request = request
+
+    def answered(self, request: str) -> None:
+        """The server has answered a request."""
+        self._at_work.pop(request, None)
+        if self._is_in_doubt:
+            self._is_in_doubt = self._are_others_at_work({x.run_id for x in self._sent()})
+
+    def are_among(self, requests: Collection[str]) -> bool:
+        """Whether the server is at work on none but these."""
+        return not self._has_forgotten and all(each in requests for each in self._at_work)
+
+    def tell_asker(self) -> None:
+        """The server asks now, in this context: have ``ASKER`` say for which call, or why nobody is
+        asked."""
+        ASKER.set(self.asker())
+
+    def asker(self) -> Asker:
+        """For which call the server asks in this context, or why nobody is asked."""
+        own = ASKER.get()
+        if isinstance(own, ServerCall):
+            return OVER if own.is_over else own
+        if own != ANY:
+            return own
+        sent = self._sent()
+        if not sent:
+            return NONE
+        runs = {each.run_id for each in sent}
+        if len(runs) > 1:
+            self.is_exclusive = True
+            return SEVERAL
+        if self._are_others_at_work(runs):
+            self._is_in_doubt = True
+            return GIVEN_UP
+        return sent[-1]
+
+    @property
+    def is_to_be_renewed(self) -> bool:
+        """Whether the connection is to end, as only then questions can be asked again, and no call
+        is lost by that."""
+        if not self._is_in_doubt or any(x.is_sent and not x.is_over for x in self.waited_for):
+            return False
+        return self._are_others_at_work(())
+
+    def _are_others_at_work(self, runs: Collection[str]) -> bool:
+        """Whether the server may be at work for other runs."""
+        return self._has_forgotten or any(each not in runs for each in self._at_work.values())
+
+    def _sent(self) -> list[ServerCall]:
+        """Those that are waited for and that the server has not answered."""
+        return [x for x in self.waited_for if not x.is_over and x.request in self._at_work]

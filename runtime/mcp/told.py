@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 from mcp.client.session import ElicitationFnT
 
+from hubbub.runtime.mcp.server_call import ServerCalls
+
 __all__ = ["Told"]
 
 
@@ -11,7 +13,8 @@ class Told:
     """What a client tells its connection."""
 
     __slots__ = (
-        "admits", "ask", "ended", "fault", "has_forgotten", "noise", "notified", "refusals", "tail",
+        "admits", "ask", "calls", "ended", "fault", "has_forgotten", "noise", "notified",
+        "refusals", "tail",
     )  # fmt: skip
 
     def __init__(
@@ -20,6 +23,7 @@ class Told:
         notified: Callable[[str], None],
         ask: ElicitationFnT,
         admits: Callable[[str], bool],
+        calls: ServerCalls,
     ) -> None:
         self.ended = ended
         """The server will say nothing more."""
@@ -28,6 +32,8 @@ class Told:
         self.ask = ask
         self.admits = admits
         """Whether prompts want the tool that the server calls so."""
+        self.calls = calls
+        """What the server may be at work on; it hears what is sent, answered and asked."""
         self.has_forgotten = False
         """Whether the server has refused something as of a session that it does not know."""
         self.fault = ""

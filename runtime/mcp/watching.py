@@ -5,6 +5,7 @@ what the server says    its end is told, and its notifications; its answers are 
 """
 
 from contextlib import AbstractAsyncContextManager
+from contextvars import Context, copy_context
 from types import TracebackType
 from typing import Any, Final, Self, TextIO
 
@@ -51,7 +52,7 @@ _UNSAID: Final = frozenset(("Server returned an error response", "Not Found", "S
 """What the SDK says for an HTTP status, where the server has said nothing that it understands."""
 
 
-_SDK_SAYS: Final = "SSE stream "
+_SDK_SAYS: Final = ("SSE stream ", "server answered a request with 202")
 """Begins what the SDK says itself of an answer over HTTP that never came, in its server's place."""
 
 
@@ -101,6 +102,7 @@ class _Asked:
         """The client has sent this."""
         if isinstance(message, JSONRPCRequest):
             self._requests[str(message.id)] = message
+            self._told.calls.sent(str(message.id))
             if len(self._requests) > MAX_ASKED:
                 del self._requests[next(iter(self._requests))]
         elif isinstance(message, JSONRPCNotification) and message.method.endswith("/cancelled"):
@@ -110,20 +112,14 @@ class _Asked:
 
     def answered(self, message: JSONRPCResponse | JSONRPCError) -> JSONRPCResponse | JSONRPCError:
         """The server has sent this: what of it is usable, or what is wrong with it."""
-        if isinstance(message, JSONRPCError) and message.id is None and len(self._requests) == 1:
-            # It could not tell which request it was; there is only one.
-            message.id = next(iter(self._requests.values())).id
+        if isinstance(message, JSONRPCError) and message.id is None:
+            message.id = self._only_request()
         request = self._requests.pop(str(message.id), None)
         refusal = self._told.refusals.pop(str(message.id), "")
-        if request is None:
-            return message
         if isinstance(message, JSONRPCError):
-            if refusal and message.error.message in _UNSAID:
-                error = ErrorData(code=INVALID_REQUEST, message=refusal)
-                return JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
-            said_by_sdk = message.error.message.startswith(_SDK_SAYS)
-            if message.error.code == CONNECTION_CLOSED and not said_by_sdk:
-                message.error.code = INTERNAL_ERROR  # By the other one the SDK says that it ended.
+            return self._refused(message, request, refusal)
+        self._told.calls.answered(str(message.id))
+        if request is None:
             return message
         is_modern = PROTOCOL_VERSION_META_KEY in ((request.params or {}).get("_meta") or {})
         try:
@@ -133,6 +129,29 @@ class _Asked:
         except Unusable as problem:
             error = ErrorData(code=PARSE_ERROR, message=str(problem))
             return JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
+        return message
+
+    def _only_request(self) -> int | str | None:
+        """Which request the server cannot tell; None where it may be at work on more than one."""
+        if len(self._requests) == 1 and self._told.calls.are_among(self._requests):
+            return next(iter(self._requests.values())).id
+        return None
+
+    def _refused(
+        self, message: JSONRPCError, request: JSONRPCRequest | None, refusal: str
+    ) -> JSONRPCError:
+        """An error, which the SDK may have said: that does not show that the server is done."""
+        is_status = bool(refusal) and message.error.message in _UNSAID
+        said_by_sdk = is_status or message.error.message.startswith(_SDK_SAYS)
+        if not said_by_sdk:
+            self._told.calls.answered(str(message.id))
+        if request is None:
+            return message
+        if is_status:
+            error = ErrorData(code=INVALID_REQUEST, message=refusal)
+            return JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
+        if message.error.code == CONNECTION_CLOSED and not said_by_sdk:
+            message.error.code = INTERNAL_ERROR  # By the other one the SDK says that it ended.
         return message
 
 
@@ -182,11 +201,8 @@ class _Heard(_Stream):
         super().__init__(stream)
         self._told = told
         self._asked = asked
-
-    @property
-    def last_context(self) -> Any:
-        """The context of the sender of what was received last."""
-        return getattr(self._stream, "last_context", None)
+        self.last_context: Context | None = None
+        """In which what was received last is handled; None for any."""
 
     async def receive(self) -> Any:
         while True:
@@ -195,6 +211,7 @@ class _Heard(_Stream):
             except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
                 self._told.ended()
                 raise
+            self.last_context = getattr(self._stream, "last_context", None)
             message = item.message if isinstance(item, SessionMessage) else None
             if isinstance(message, JSONRPCNotification):
                 if message.method not in _READ:
@@ -207,10 +224,16 @@ class _Heard(_Stream):
                 self._told.notified(message.method)
             elif isinstance(message, JSONRPCResponse | JSONRPCError):
                 item.message = self._asked.answered(message)
-            elif isinstance(message, JSONRPCRequest) and not self._asked.questioned():
-                self._told.fault = f"it asks more than {MAX_QUESTIONS:,} things at once"
-                self._told.ended()
-                raise anyio.EndOfStream
+            elif isinstance(message, JSONRPCRequest):
+                if not self._asked.questioned():
+                    self._told.fault = f"it asks more than {MAX_QUESTIONS:,} things at once"
+                    self._told.ended()
+                    raise anyio.EndOfStream
+                if message.method == "elicitation/create":
+                    # Here, in the order in which it was said: before the answer to its call.
+                    given = self.last_context
+                    self.last_context = copy_context() if given is None else given.copy()
+                    self.last_context.run(self._told.calls.tell_asker)
             return item
 
     def __aiter__(self) -> Self:

@@ -1,5 +1,6 @@
 """An MCP server in this process that answers with whatever plain data it is given."""
 
+import itertools
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
@@ -14,6 +15,7 @@ __all__ = ["RawServer"]
 Answer = Callable[[str, dict[str, Any]], Any]
 """Of a method and its parameters: the result, or an exception whose text is the error's."""
 
+_WORD = {"type": "object", "properties": {"word": {"type": "string"}}}
 _NONE = {"tools": {"listChanged": True}}
 
 
@@ -38,12 +40,19 @@ class RawServer:
         self._page = page
         self._result = result
         self._about = about or {}
+        self.lives = 0
+        self.cancelled: list[Any] = []
+        """The ids of the requests that it was told to cancel, which it does not."""
+        self._ids = itertools.count()
+        self._asked: dict[Any, anyio.Event] = {}
+        self._answers: dict[Any, Any] = {}
         self.lists = 0
         self.calls: list[str] = []
         self._stack: AsyncExitStack | None = None
         self._send: Any = None
 
     async def __aenter__(self) -> Any:
+        self.lives += 1
         self._stack = stack = AsyncExitStack()
         group: TaskGroup = await stack.enter_async_context(anyio.create_task_group())
         self._send, heard = anyio.create_memory_object_stream[Any](0)
@@ -63,10 +72,42 @@ class RawServer:
         message = types.JSONRPCNotification(jsonrpc="2.0", method=method, params=params)
         await self._send.send(SessionMessage(message))
 
+    async def ask(self, words: str) -> Any:
+        """Ask a user, whoever that is; what the client says to it: a result, or an error."""
+        id_, answered = await self.put(words), anyio.Event()
+        self._asked[id_] = answered
+        await answered.wait()
+        return self._answers[id_]
+
+    async def put(self, words: str) -> str:
+        """Ask, and do not wait for the answer; the id of the question."""
+        id_ = f"q{next(self._ids)}"
+        params = {"message": words, "requestedSchema": _WORD}
+        message = types.JSONRPCRequest(
+            jsonrpc="2.0", id=id_, method="elicitation/create", params=params
+        )
+        await self._send.send(SessionMessage(message))
+        return id_
+
+    async def fail(self, words: str) -> None:
+        """Say that something is wrong with a request, and not with which."""
+        error = types.ErrorData(code=types.PARSE_ERROR, message=words)
+        message = types.JSONRPCError(jsonrpc="2.0", id=None, error=error)
+        await self._send.send(SessionMessage(message))
+
     async def _serve(self, asked: Any, group: TaskGroup) -> None:
         async for item in asked:
-            if isinstance(item.message, types.JSONRPCRequest):
-                group.start_soon(self._answer, item.message)
+            message = item.message
+            if isinstance(message, types.JSONRPCRequest):
+                group.start_soon(self._answer, message)
+            elif isinstance(message, types.JSONRPCNotification):
+                if message.method == "notifications/cancelled":
+                    self.cancelled.append((message.params or {})["requestId"])
+            else:
+                is_error = isinstance(message, types.JSONRPCError)
+                self._answers[message.id] = message.error if is_error else message.result
+                if message.id in self._asked:
+                    self._asked[message.id].set()
 
     async def _answer(self, request: types.JSONRPCRequest) -> None:
         found = self._answer_to(request.method, request.params or {})
