@@ -117,6 +117,14 @@ class _Outermost:
         self._coroutine.close()
 
     def throw(self, error: BaseException, *_: object) -> Any:
+        try:
+            return self._throw(error)
+        except asyncio.CancelledError as cancelled:
+            cancelled.__traceback__, args = None, cancelled.args  # ``_throw`` has it, too.
+        del error
+        raise asyncio.CancelledError(*args)
+
+    def _throw(self, error: BaseException) -> Any:
         if isinstance(error, GeneratorExit):
             return self.send(None)  # Who awaits the future raises what it holds.
         if isinstance(self.send, _Ending):
@@ -124,6 +132,8 @@ class _Outermost:
         if getcoroutinestate(self._coroutine) == CORO_CREATED:
             for each in self._within:
                 each.close()
+        if isinstance(error, asyncio.CancelledError) and not isinstance(self.send, _Bare):
+            self.send = _Bare(self.send)
         return self._coroutine.throw(error)
 
     def __await__(self) -> Any:
@@ -141,6 +151,27 @@ class _Ending:
 
     def __call__(self, value: object) -> None:
         self._leave()
+
+
+class _Bare:
+    """What a step of a task calls that is being cancelled: the exception by which it ends holds no
+    frame of it.
+
+    anyio keeps that exception in a cycle of references.  With its traceback, whatever the frames of
+    the task held would stay in memory until the garbage collector comes.
+    """
+
+    __slots__ = ("_send",)
+
+    def __init__(self, send: Callable[[Any], Any]) -> None:
+        self._send = send
+
+    def __call__(self, value: object) -> Any:
+        try:
+            return self._send(value)
+        except asyncio.CancelledError as cancelled:
+            args = cancelled.args
+        raise asyncio.CancelledError(*args)
 
 
 class _Steady(_Outermost):
@@ -167,7 +198,7 @@ class _Steady(_Outermost):
         self._wanted = wanted
         return None if wanted is None else _Kept(wanted)
 
-    def throw(self, error: BaseException, *_: object) -> Any:
+    def _throw(self, error: BaseException) -> Any:
         if isinstance(error, asyncio.CancelledError):
             wanted = self._wanted
             # The future itself may have been cancelled: that is told, like all that it holds.
@@ -177,7 +208,7 @@ class _Steady(_Outermost):
                 wanted.cancel(*error.args)
         elif isinstance(error, GeneratorExit):
             return self.send(None)
-        return self._waits_for(super().throw(error))
+        return self._waits_for(super()._throw(error))
 
 
 class _Kept:
