@@ -19,6 +19,10 @@ def ignore_event(event: Event) -> None:
     """What a removed subscription delivers to."""
 
 
+def _stay(subscription: "Subscription") -> None:
+    """What a subscription calls whose listener has left."""
+
+
 class Subscription:
     """A listener's place; call it, or ``close()``, to leave.  Leaving twice is a no-op."""
 
@@ -49,6 +53,11 @@ class Subscription:
         """Leave: nothing is delivered from now on, by no dispatch at work either."""
         self.deliver = ignore_event
         self._leave(self)
+
+    def forget(self) -> None:
+        """Deliver nothing from now on, and refer to the listener no more, which has left."""
+        self.deliver = ignore_event
+        self._leave = _stay
 
     def __call__(self) -> None:
         self.close()

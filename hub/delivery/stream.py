@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 from msgspec import structs
 
-from hubbub.hub.delivery.audience import Subscription, ignore_event
+from hubbub.hub.delivery.audience import Subscription
 from hubbub.hub.delivery.dispatch import Dispatcher
 from hubbub.hub.delivery.inbox import Inbox
 from hubbub.hub.delivery.patterns import Patterns
@@ -187,7 +187,7 @@ class EventStream(Generic[E]):
         if not self._closed:
             self._dispatcher.home.is_left("close")
             self._closed = True
-            self.subscription.deliver = ignore_event
+            self.subscription.forget()  # Each held the other, and what is buffered.
             self._dispatcher.detach(self.subscription)
             self._dispatcher.streams.pop(self, None)
             if self._inbox is not None:
@@ -202,6 +202,7 @@ class EventStream(Generic[E]):
         self.close()
         self._buffer.clear()
         self._dropped = 0
+        self._after, self._last = (self.cursor if self._last else self._after), None
 
     def outlive_store(self) -> None:
         """Go on without a word when the store has failed: for who must also hear what follows."""
