@@ -231,6 +231,7 @@ class ThreadWorker:
             if work is None:
                 return
             work()
+            del work  # A thread that waits keeps nothing of what it has read.
 
     async def run(self, fn: Callable[[], T]) -> T:
         if self._is_closed or not self._thread.is_alive():  # In a forked child it is not.
