@@ -76,18 +76,29 @@ class Attendance:
         return teller.is_over
 
     async def _follow(self, receive: Receive, tell: Tell) -> None:
-        teller = self._teller
+        failures: list[Exception] = []
         try:
             async with anyio.create_task_group() as group:
                 scope = group.cancel_scope
                 start_in(group, _watch(receive, scope), name="client of an answer")
                 start_in(group, _wait_for(self.host.ending, scope), name="end of an app")
-                async with Following(self.host.hub, self._question, teller) as following:
-                    while not teller.is_over and (told := await following.next()) is not None:
-                        await tell(told)
+                try:
+                    await self._tell(tell)
+                except Exception as error:
+                    failures.append(error)
                 scope.cancel()
         except ExceptionGroup as raised:
-            raise _only(raised) from None
+            failures.append(_only(raised))
+        # Raised neither through the task group nor where a group is handled: exceptions that
+        # refer to each other would keep in memory what was to be told.
+        if failures:
+            raise failures.pop(0)
+
+    async def _tell(self, tell: Tell) -> None:
+        teller = self._teller
+        async with Following(self.host.hub, self._question, teller) as following:
+            while not teller.is_over and (told := await following.next()) is not None:
+                await tell(told)
 
 
 def _only(group: "ExceptionGroup[Exception]") -> Exception:

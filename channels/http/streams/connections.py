@@ -95,6 +95,11 @@ class Connection:
         if self.group is not None:
             self.group.cancel_scope.cancel()
 
+    def leave(self) -> None:
+        """It is over, and holds nothing of what was at work for the client, which may hold it."""
+        self.group = None
+        self._close = _nothing
+
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something for the client beside the rest, until its connection ends."""
         assert self.group is not None
@@ -170,6 +175,7 @@ class Connections:
                 connection.cut()
         finally:
             del self._open[connection]
+            connection.leave()
 
     def _attend_ends(self, extensions: Mapping[str, Any]) -> None:
         """Have what is open ended before its server ends, or at once if something is ending."""
@@ -194,6 +200,10 @@ class Connections:
                     connection.cut()
                 else:
                     connection.end("closed")
+
+
+def _nothing() -> None:
+    """How a connection is ended that is over."""
 
 
 async def _cut_after(listen: Work, connection: Connection) -> None:

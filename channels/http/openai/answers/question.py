@@ -1,6 +1,7 @@
 """``ClientQuestion``: the item of a run's inbox that a response is about, read from the journal."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from hubbub.channels.http.openai.answers.pending_calls import PENDING_TYPES, PendingCalls
@@ -40,7 +41,7 @@ class ClientQuestion:
         self.run_id = opening.run_id
         self.seq = seq
         self.item: SessionOpen | SessionMessage | SessionReply = opening
-        self.pending = PendingCalls(self.is_for_people)
+        self.pending = PendingCalls(partial(_is_for_people, opening))
         """What the tree was at, and waited for people to answer, when the item came."""
         self._start: SessionStart | None = None
 
@@ -84,19 +85,27 @@ class ClientQuestion:
 
     def is_call(self, prompt: SessionPrompt) -> bool:
         """Whether a prompt is a call that the client carries out."""
-        return (
-            prompt.kind == "external"
-            and prompt.run_id == self.run_id
-            and any(prompt.tool == tool.name for tool in self.tools)
-        )
+        return _is_call(self.opening, prompt)
 
     def is_for_people(self, prompt: SessionPrompt) -> bool:
         """Whether the client, or its user, can answer a prompt."""
-        return prompt.kind != "external" or self.is_call(prompt)
+        return _is_for_people(self.opening, prompt)
 
     def began(self, start: SessionStart) -> None:
         """The run's first session has begun."""
         self._start = self._start or start
+
+
+def _is_call(opening: SessionOpen, prompt: SessionPrompt) -> bool:
+    return (
+        prompt.kind == "external"
+        and prompt.run_id == opening.run_id
+        and any(prompt.tool == tool.name for tool in opening.tools)
+    )
+
+
+def _is_for_people(opening: SessionOpen, prompt: SessionPrompt) -> bool:
+    return prompt.kind != "external" or _is_call(opening, prompt)
 
 
 def notes_of(said: object) -> Mapping[str, Any]:
@@ -118,7 +127,7 @@ async def find_question(hub: Hub, run_id: str, seq: int) -> ClientQuestion | Non
         first = max(1, seq - back)
         if await hub.journal.position(run_id, "in", first) is None:
             first = 1  # It has gone with old turns: all that is left came behind it.
-        pending = PendingCalls(question.is_for_people)
+        pending = PendingCalls(partial(_is_for_people, question.opening))
         found = await _read_up_to(hub, question, first, pending)
         if found is None:
             return None
