@@ -73,7 +73,7 @@ def test_one_says_of_its_origin_what_the_opening_does(changes: dict[str, Any]) -
         {"terminated": 5}, {"open": OpenStep(1, "", (), (), False)},
         {"prompts": (OpenPrompt("p"),)},
     ],
-    ids=str,
+    ids=lambda changes: next(iter(changes)),
 )  # fmt: skip
 def test_one_holds_a_state_at_rest(changes: dict[str, Any]) -> None:
     assert "does not rest" in base_problem(base(replace(RESTING, **changes)), OPENED)
