@@ -38,12 +38,12 @@ class Outgoing:
         self._size = 0
 
     def reserve(self, size: int) -> None:
-        """Count so many bytes, beside what others have yet to take.
+        """Count so many bytes, beside what others have yet to take; what is small is not counted.
 
         Raises ``Refusal`` where that is too much; what is taken alone may be more.
         """
         host, more = self._host, size - self._size
-        if more <= 0:
+        if more <= 0 or size <= PIECE:
             return
         if 0 < host.leaving > host.limits.leaving_bytes - more:
             raise Refusal(

@@ -101,6 +101,9 @@ async def test_answers_that_nobody_takes_are_bounded_together(ports):
         await ports.clock.sleep(1.0)
         assert sorted(each.status for each in readers) == [200, 200, 200, 429, 429]
         assert (await client.get(path)).headers["retry-after"] == "5"
+        assert (await client.get("/api/agents")).status_code == 200, (
+            "what is small waits for nobody"
+        )
         for each in readers:
             for _ in range(20):
                 each.room.release()
