@@ -662,6 +662,7 @@ PLANTED: Final[Mapping[str, Plant]] = {
 WORLDS: Final[Mapping[str, int]] = {
     **dict.fromkeys(PLANTED, 30),
     "cascade_missed": 60,
+    "answered_twice": 90,
     "taken_from_the_living": 60,
     "hole_untold": 60,
     "last_counted_with_the_living": 120,

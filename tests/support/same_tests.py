@@ -79,6 +79,7 @@ IN_MEMORY: Final = "its store is in memory"
 ELSEWHERE: Final = {
     "test_a_backup_has_what_waits": COPIED,
     "test_a_child_alone_comes_back_below_a_parent_that_was_cut": BESIDE,
+    "test_a_child_that_comes_back_without_its_parent_is_a_root_that_reports_to_nobody": BESIDE,
     "test_a_child_that_its_parent_does_not_know_is_damage": IN_FILE,
     "test_a_child_waits_for_its_broken_parent_and_tells_it_when_that_is_back": BESIDE,
     "test_a_child_whose_parent_is_nowhere_goes_on_alone": BESIDE,
