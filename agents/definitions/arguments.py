@@ -23,7 +23,7 @@ from hubbub.hub.events.sent_items import MAX_ARGUMENTS_CHARS
 from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.tasks.raised import exit_in, is_of
 
-__all__ = ["MAX_ARGUMENTS_CHARS", "Arguments", "ArgumentsReader", "BadArguments"]
+__all__ = ["MAX_ARGUMENTS_CHARS", "Arguments", "ArgumentsReader", "BadArguments", "check_length"]
 
 _MAX_PROBLEMS = 20
 _MAX_NAMES = 50
@@ -42,6 +42,13 @@ class BadArguments(CopiedWhole, Exception):
             f"Bad arguments for {tool}:\n{lines}\nCorrect the arguments and call {tool} again."
         )
         super().__init__(self.message)
+
+
+def check_length(tool: str, text: str) -> None:
+    """Raise ``BadArguments`` for arguments that are too long to be read."""
+    if len(text) > MAX_ARGUMENTS_CHARS:
+        what = f"{len(text):,} characters are too many; send at most {MAX_ARGUMENTS_CHARS:,}"
+        raise BadArguments(tool, [what])
 
 
 class ArgumentsReader(Protocol):
@@ -84,11 +91,7 @@ class Arguments:
 
     def parse(self, text: str) -> dict[str, Any]:
         """Keyword arguments to call the tool with; see ``Tool.parse``."""
-        if len(text) > MAX_ARGUMENTS_CHARS:
-            raise BadArguments(
-                self._tool,
-                [f"{len(text):,} characters are too many; send at most {MAX_ARGUMENTS_CHARS:,}"],
-            )
+        check_length(self._tool, text)
         try:
             if long := self._too_long(text) if self._has_patterns else ():
                 raise BadArguments(self._tool, long)

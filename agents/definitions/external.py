@@ -15,10 +15,10 @@ from typing import Any, Final
 import msgspec
 
 from hubbub.agents.definitions.arguments import (
-    MAX_ARGUMENTS_CHARS,
     Arguments,
     ArgumentsReader,
     BadArguments,
+    check_length,
 )
 from hubbub.agents.definitions.schema import path_inside, plain_json, read_schema
 from hubbub.agents.definitions.tools import Tool, ToolError, name_problems
@@ -69,8 +69,9 @@ def given_tool(
 ) -> Tool[..., Any]:
     """An external tool whose schema somebody else has written, such as a client's.
 
-    Its patterns are shown to the model and never tried: to match one may take without end.  What
-    says what there is no type for, or is not to be read, is only shown, and any object is taken.
+    Its patterns are shown to the model and never tried: to match one may take without end.  A
+    schema with what there is no type for, or that is not to be read, is only shown, and any object
+    is taken.
     """
     if schema is not None and not is_read:
         return _shown_only(name, schema, description, timeout)
@@ -172,11 +173,7 @@ class _ObjectArguments:
 
     def parse(self, text: str) -> dict[str, Any]:
         """The object's members; raises ``BadArguments``."""
-        if len(text) > MAX_ARGUMENTS_CHARS:
-            raise BadArguments(
-                self._tool,
-                [f"{len(text):,} characters are too many; send at most {MAX_ARGUMENTS_CHARS:,}"],
-            )
+        check_length(self._tool, text)
         try:
             return parse_arguments(text or "{}")
         except RecursionError:

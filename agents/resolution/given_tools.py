@@ -23,14 +23,20 @@ MAX_PARTS: Final = 3_000
 tenth of a second's work.  The tools behind these are only shown."""
 
 
-@lru_cache(256)
+MAX_KEPT: Final = 8 << 10
+"""Bytes of the schema of a tool that is kept: a run asks for its tools when it is opened, begins
+and comes back, and clients bring the same ones each time."""
+
+
 def _made(
     name: str, schema_json: bytes, description: str, timeout: float | None, is_read: bool
 ) -> Tool[..., Any]:
     """The tool itself.  Raises ``DefinitionError`` for a schema that is none."""
-    # A run asks for its tools when it is opened, begins and comes back; and clients bring the same.
     schema = decode_value(msgspec.Raw(schema_json)) if schema_json else None
     return given_tool(name, schema, description=description, timeout=timeout, is_read=is_read)
+
+
+_kept = lru_cache(256)(_made)
 
 
 def _each(tools: Iterable[GivenTool]) -> Iterator[tuple[str, Tool[..., Any] | DefinitionError]]:
@@ -40,8 +46,9 @@ def _each(tools: Iterable[GivenTool]) -> Iterator[tuple[str, Tool[..., Any] | De
         given = b"" if each.schema_json is NULL else bytes(each.schema_json)
         # Each part but the first begins behind one of these.
         left -= 1 + given.count(b"{") + given.count(b"[") + given.count(b",")
+        make = _kept if len(given) + len(each.description) <= MAX_KEPT else _made
         try:
-            yield each.name, _made(each.name, given, each.description, each.timeout, left >= 0)
+            yield each.name, make(each.name, given, each.description, each.timeout, left >= 0)
         except DefinitionError as error:
             yield each.name, error
 

@@ -25,6 +25,7 @@ IDLE_SECONDS: Final = 10
 """How long a connection may be silent before, between and in the heads of requests."""
 
 ACCEPTS: Final = 128
+"""Connections that are accepted in a row at most."""
 
 AFTER: Final = 1.0
 """Seconds that requests which were cancelled have to leave."""

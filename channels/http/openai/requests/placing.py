@@ -104,7 +104,7 @@ class _Placing:
             return await self._continue()
         if wanted.session_key:
             return await self._speak()
-        return await self._decide() or await self._throw_away(self._given_history())
+        return await self._answer_without_session() or await self._throw_away(self._given_history())
 
     # ── results of calls ─────────────────────────────────────────────────────────────────────
 
@@ -210,7 +210,7 @@ class _Placing:
             history = (*transcript.history, *history)
         return await self._throw_away(history)
 
-    async def _decide(self) -> RequestPlace | None:
+    async def _answer_without_session(self) -> RequestPlace | None:
         """Say it to the run that waits for its approval, where a client that names no session
         repeats what led there; ``None`` where none does."""
         entries = self._wanted.entries
@@ -266,25 +266,27 @@ class _Placing:
         hub, run_id = self._hub, question.run_id
         state = await state_of(hub, run_id)
         prompts = state.pending.prompts.values() if state is not None else ()
-        wanted = ("approval", "question") if question.is_code else ("approval",)
-        asked = [x for x in prompts if x.kind in wanted[not is_approving :]]
-        if not asked:
+        kinds = {"approval"} if is_approving else set()
+        if question.is_code:
+            kinds.add("question")
+        asked = next((x for x in prompts if x.kind in kinds), None)
+        if asked is None:
             return None
         # Later than the prompts are read: if the request has answered an older one, that is noted.
         if (before := await self._repeated()) is not None:
             return before
         if self._approving is not None and (await hub.find_request(self._approving)).duplicate:
             return None  # The conversation has yet to hear it.
-        is_own = asked[0].run_id == run_id
+        is_own = asked.run_id == run_id
         receipt = await hub.reply(
-            asked[0].prompt_id, "approve" if asked[0].kind == "approval" else text, source=SOURCE,
+            asked.prompt_id, "approve" if asked.kind == "approval" else text, source=SOURCE,
             request=self._request if is_own else self._approving,
         )  # fmt: skip
         if is_own and not receipt.rejected:
             return self._placed(receipt.run_id, seq_of(receipt.cursor))
         if is_own and receipt.reason != "answered":
             again = await state_of(hub, run_id)
-            if again is not None and asked[0].prompt_id in again.pending.prompts:
+            if again is not None and asked.prompt_id in again.pending.prompts:
                 raise refused_by(receipt)  # Such an answer it does not take, and it asks on.
         return None  # What a child asked is answered; the conversation hears it, too.
 
