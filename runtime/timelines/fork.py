@@ -126,9 +126,9 @@ def forked(cut: CutTree, given: ForkedAs, names: Mapping[str, str]) -> FoundTree
 def _left(runs: Sequence[FoundRun], events: Iterable[Event]) -> dict[str, str]:
     """What tells whichever process goes on with these runs that they were forked, and not cut off
     by a death."""
-    ended = {run.new.run_id for run in runs if run.status == "ended"}
+    at_work = {run.new.run_id for run in runs if run.status in ("active", "waiting")}
     root = runs[0].new.root_run_id
-    last = {x.run_id: -x.seq for x in events if x.lane == "own" and x.run_id not in ended}
+    last = {x.run_id: -x.seq for x in events if x.lane == "own" and x.run_id in at_work}
     return {note_of_left(root): text_of_left(last)} if last else {}
 
 
