@@ -23,7 +23,7 @@ from hubbub.hub.events.sent_items import MAX_ARGUMENTS_CHARS
 from hubbub.hub.masking import class_name_of, words_of
 from hubbub.hub.tasks.raised import exit_in, is_of
 
-__all__ = ["MAX_ARGUMENTS_CHARS", "Arguments", "ArgumentsReader", "BadArguments", "check_length"]
+__all__ = ["MAX_ARGUMENTS_CHARS", "Arguments", "ArgumentsReader", "BadArguments", "too_long"]
 
 _MAX_PROBLEMS = 20
 _MAX_NAMES = 50
@@ -44,11 +44,10 @@ class BadArguments(CopiedWhole, Exception):
         super().__init__(self.message)
 
 
-def check_length(tool: str, text: str) -> None:
-    """Raise ``BadArguments`` for arguments that are too long to be read."""
-    if len(text) > MAX_ARGUMENTS_CHARS:
-        what = f"{len(text):,} characters are too many; send at most {MAX_ARGUMENTS_CHARS:,}"
-        raise BadArguments(tool, [what])
+def too_long(tool: str, text: str) -> BadArguments:
+    """What is wrong with arguments of more than ``MAX_ARGUMENTS_CHARS``, which nobody reads."""
+    what = f"{len(text):,} characters are too many; send at most {MAX_ARGUMENTS_CHARS:,}"
+    return BadArguments(tool, [what])
 
 
 class ArgumentsReader(Protocol):
@@ -91,7 +90,8 @@ class Arguments:
 
     def parse(self, text: str) -> dict[str, Any]:
         """Keyword arguments to call the tool with; see ``Tool.parse``."""
-        check_length(self._tool, text)
+        if len(text) > MAX_ARGUMENTS_CHARS:
+            raise too_long(self._tool, text)
         try:
             if long := self._too_long(text) if self._has_patterns else ():
                 raise BadArguments(self._tool, long)

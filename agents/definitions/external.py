@@ -15,10 +15,11 @@ from typing import Any, Final
 import msgspec
 
 from hubbub.agents.definitions.arguments import (
+    MAX_ARGUMENTS_CHARS,
     Arguments,
     ArgumentsReader,
     BadArguments,
-    check_length,
+    too_long,
 )
 from hubbub.agents.definitions.schema import path_inside, plain_json, read_schema
 from hubbub.agents.definitions.tools import Tool, ToolError, name_problems
@@ -173,7 +174,8 @@ class _ObjectArguments:
 
     def parse(self, text: str) -> dict[str, Any]:
         """The object's members; raises ``BadArguments``."""
-        check_length(self._tool, text)
+        if len(text) > MAX_ARGUMENTS_CHARS:
+            raise too_long(self._tool, text)
         try:
             return parse_arguments(text or "{}")
         except RecursionError:
