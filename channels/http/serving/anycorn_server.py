@@ -24,6 +24,7 @@ from anycorn.worker_context import WorkerContext
 from anyio.abc import ByteStream, SocketAttribute, SocketListener, SocketStream, TaskGroup
 
 from hubbub.channels.http.serving.asgi import AsgiApp, Receive, Scope, Send
+from hubbub.channels.http.serving.crowding import making_room, places_at_once
 from hubbub.hub.logs import log
 from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.tasks.raised import uncontained
@@ -49,7 +50,8 @@ class AnycornServer:
         self._app = app
         self._listener = listener
         self._connections = connections
-        self._open: set[_Connection] = set()
+        self._open: dict[_Connection, None] = {}
+        """The connections, the oldest first."""
         self._accepting = anyio.CancelScope()
         self._leaving = anyio.CancelScope()
         self._has_closed = anyio.Event()
@@ -89,11 +91,21 @@ class AnycornServer:
                 await anyio.sleep(PAUSE)
                 continue
             if len(self._open) >= self._connections:
+                self._make_room()
+            if len(self._open) >= self._connections:
                 await anyio.aclose_forcefully(stream)
             else:
                 connection = _Connection(self._app, stream)
-                self._open.add(connection)
+                self._open[connection] = None
                 start_in(group, self._serve(connection), name="http connection")
+
+    def _make_room(self) -> None:
+        """Cut off some of the connections that are silent."""
+        silent = ((each.address, each) for each in self._open if not each.has_requests)
+        for each in making_room(silent, places_at_once(self._connections)):
+            del self._open[each]
+            each.cut()
+            each.scope.cancel()
 
     async def _serve(self, connection: "_Connection") -> None:
         server = _ConnectionServer(connection, self._config, self._context)
@@ -106,7 +118,7 @@ class AnycornServer:
                 raise passed from None
             log.error("http.connection_failed", exc_info=error)
         finally:
-            self._open.discard(connection)
+            self._open.pop(connection, None)
             self._has_closed.set()
             with anyio.CancelScope(shield=True):
                 await anyio.aclose_forcefully(connection)
@@ -134,6 +146,10 @@ class _Connection(ByteStream):
         self._stream = stream
         self._requests = 0
         self._has_left = False
+        self.address = ""
+        """Its client's address, unless that has left at once."""
+        with suppress(OSError):
+            self.address = str(stream.extra(SocketAttribute.remote_address)[0])
 
     async def call(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The app, as this connection's requests call it."""

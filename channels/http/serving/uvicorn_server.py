@@ -8,6 +8,7 @@ import socket
 from asyncio import Transport
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any, Final
 
 import anyio
@@ -15,6 +16,7 @@ import uvicorn
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from hubbub.channels.http.serving.asgi import AsgiApp
+from hubbub.channels.http.serving.crowding import making_room, places_at_once
 from hubbub.channels.http.serving.listening import BACKLOG
 from hubbub.channels.http.serving.uvicorn_socket import UvicornSocket
 from hubbub.hub.tasks.outermost import start_in
@@ -121,13 +123,35 @@ def _is_silent(connection: Any) -> bool:
 
 def _bounded(connections: int) -> type[Any]:
     base: Any = AutoHTTPProtocol
+    numbers = count()
+    going: set[Any] = set()
 
     class Bounded(base):  # type: ignore[misc]
-        """Cuts off whoever comes when there are enough."""
+        """Where there are enough, those that are silent make room for it; or it is cut off."""
 
         def connection_made(self, transport: Transport) -> None:
             super().connection_made(transport)
-            if len(self.connections) > connections:
-                transport.abort()
+            self.number = next(numbers)
+            if len(self.connections) - len(going) > connections:
+                made = self._make_room()
+                for each in made or (self,):
+                    each.transport.abort()
+                going.update(made)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            going.discard(self)
+            super().connection_lost(exc)
+
+        def _make_room(self) -> list[Any]:
+            silent = [
+                each
+                for each in self.connections
+                if isinstance(each, Bounded) and each is not self and each not in going
+                if _is_silent(each)
+            ]
+            # Who still takes an answer goes last.
+            silent.sort(key=lambda x: (x.transport.get_write_buffer_size() > 0, x.number))
+            addressed = ((x.client[0] if x.client else "", x) for x in silent)
+            return making_room(addressed, places_at_once(connections))
 
     return Bounded
