@@ -95,9 +95,12 @@ class PostgresAddress:
             "application_name": name, "connect_timeout": str(self.handshake(slow)),
             **self._parameters, "client_encoding": "UTF8",
         }  # fmt: skip
-        db = AttentiveConnection.connect(
-            autocommit=True, cursor_factory=psycopg.RawCursor, **parameters
-        )
+        try:
+            db = AttentiveConnection.connect(
+                autocommit=True, cursor_factory=psycopg.RawCursor, **parameters
+            )
+        except OSError as error:  # What it waits by needs a descriptor, beside the connection's.
+            raise psycopg.OperationalError(str(error)) from error
         db.adapters.register_dumper(list, ArrayDumper)
         return db
 

@@ -41,8 +41,12 @@ class AttentiveConnection(psycopg.Connection[Any]):
         self.add_notice_handler(self._note)
 
     def wait(self, gen: Any, interval: float = TICK, *args: Any, **more: Any) -> Any:
-        """Consume a generator of psycopg's.  Raises ``ServerSilent``."""
-        return super().wait(self._heeded(gen, interval), interval, *args, **more)
+        """Consume a generator of psycopg's.  Raises ``ServerSilent``, and ``psycopg.Error`` where
+        the system does not let it wait."""
+        try:
+            return super().wait(self._heeded(gen, interval), interval, *args, **more)
+        except OSError as error:
+            raise psycopg.OperationalError(str(error)) from error
 
     def check_replicated(self) -> None:
         """Close a connection whose last commit no standby may have, though one was waited for.

@@ -48,6 +48,8 @@ WHILE_WAITING: Final = {
 }  # fmt: skip
 """What to do while it is tried again, by the beginning of a code; the longest that fits counts."""
 
+NO_FILES: Final = "let the process open more files (ulimit -n), or have it close some"
+
 GONE: Final = "start the server, or mend the way there; what was submitted is kept meanwhile"
 
 
@@ -87,7 +89,8 @@ def postgres_failure(place: str, error: BaseException) -> str:
 def postgres_wait(place: str, error: BaseException) -> str:
     """What is waited for, and what to do about it meanwhile, in one line."""
     code, words = _said(error)
-    return _line(place, code, words, _by_code(WHILE_WAITING, code) or GONE)
+    remedy = _by_code(WHILE_WAITING, code) or (NO_FILES if "open files" in words else GONE)
+    return _line(place, code, words, remedy)
 
 
 def _said(error: BaseException) -> tuple[str, str]:
@@ -104,6 +107,8 @@ def _by_code(remedies: Mapping[str, str], code: str) -> str:
 
 def _of_client(words: str) -> str:
     """What to do about an error that no server has sent."""
+    if "open files" in words:
+        return NO_FILES
     if 'database "' in words and "does not exist" in words:
         return REMEDIES["3D"]
     if "could not write" in words or "No space left" in words:  # To whom it cannot begin to talk.

@@ -6,7 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
+from support.postgres import Server
 
+from hubbub.runtime.stores.postgres.server.address import PostgresAddress
+from hubbub.runtime.stores.postgres.server.connection import PostgresConnection
+from hubbub.runtime.stores.postgres.server.faults import is_passing, postgres_wait
 from hubbub.runtime.stores.postgres.tail import Pause
 
 pytestmark = [
@@ -16,8 +20,8 @@ pytestmark = [
 
 
 @contextmanager
-def without_descriptors() -> Iterator[None]:
-    """Nothing can be opened inside."""
+def without_descriptors(free: int = 0) -> Iterator[None]:
+    """No more than ``free`` files can be opened inside."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken: list[int] = []
     resource.setrlimit(
@@ -27,6 +31,8 @@ def without_descriptors() -> Iterator[None]:
         with suppress(OSError):
             while True:
                 taken.append(os.open(os.devnull, os.O_RDONLY))
+        for _ in range(free):
+            os.close(taken.pop())
         yield
     finally:
         for each in taken:
@@ -49,3 +55,27 @@ def test_a_wait_needs_no_descriptor_of_its_own() -> None:
         os.close(reads)
         os.close(writes)
         pause.close()
+
+
+@pytest.mark.parametrize("free", range(6))
+def test_a_connection_for_which_no_descriptor_is_free_is_waited_for(
+    server: Server, free: int
+) -> None:
+    """The connection's own comes first: what it is waited for by is refused then."""
+    db = PostgresConnection(PostgresAddress(server.dsn("few")), "few")
+    try:
+        problem: Exception | None = None
+        with without_descriptors(free):
+            try:
+                db.connect()
+            except Exception as error:
+                problem = error
+        assert problem is not None or free
+        if problem is not None:
+            assert is_passing(problem), repr(problem)
+            if "open files" in str(problem):
+                assert "ulimit -n" in postgres_wait("here", problem)
+        db.connect()
+        assert db.execute("SELECT 1").fetchone() == (1,)
+    finally:
+        db.close()
