@@ -255,7 +255,12 @@ class SqlReader:
         found: list[Event] = []
         chains = _Chains(self._db)
         seen = looked_at = size = 0
+        reached = after
         for position, run, lane, type_, crc, body in self._db.execute(select, values):
+            if position <= reached:  # A damaged index leads back, without end.
+                raise BadValue(
+                    "the store", f"its events are not in order at position {position}; see fsck"
+                )
             seen, reached = seen + 1, position
             written = body.encode()
             looked_at += len(written)

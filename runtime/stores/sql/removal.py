@@ -56,8 +56,11 @@ def cut_lanes(db: SqlConnection, number: int, cut: Cut) -> int:
 
 def _start_of(db: SqlConnection, number: int) -> int:
     """The position of a run's first own record; 0 for none."""
+    before = -1
     place = 0
-    while rows := db.execute(_FIRST, (number, place)).fetchall():
+    # By a damaged index a row may come again, and with it all behind it.
+    while place > before and (rows := db.execute(_FIRST, (number, place)).fetchall()):
+        before = place
         for place, lane in rows:
             if lane == "own":
                 return int(place)

@@ -12,15 +12,17 @@ from hubbub.hub.events.descriptors import (
     kind_of_descriptor,
     read_descriptor,
 )
+from hubbub.hub.near_misses import shown
 from hubbub.hub.store.journal import Addressing, NewRun
 from hubbub.hub.store.ledger_row import LedgerRow, Settled
+from hubbub.hub.store.reader import StoreUnreadable
 from hubbub.runtime.stores.sql.addresses import candidates, found_for, is_key_free
 from hubbub.runtime.stores.sql.connection import SqlConnection
 from hubbub.runtime.stores.sql.tables import RUNS
 
 __all__ = [
     "COLUMNS", "KEPT_ROWS", "PUT_NOTE", "REQUESTS", "WAITING", "Depths", "Row", "StoredRows",
-    "check_row", "depths_of", "row_of", "row_with", "values_of",
+    "check_row", "depths_of", "out_of_order", "row_of", "row_with", "values_of",
 ]  # fmt: skip
 
 Depths: TypeAlias = tuple[int, int, int]
@@ -302,3 +304,9 @@ def values_of(row: Row) -> tuple[Any, ...]:
         row.seq, row.in_seq, row.chain, len(row.waiting), row.messages, row.born, row.created_at,
         row.wake_at, row.recent,
     )  # fmt: skip
+
+
+def out_of_order(place: str, found: object) -> StoreUnreadable:
+    """What is wrong where reading does not come to an end: what was passed by comes again."""
+    what = f"its rows are not in the order of their keys at {shown(found)}: the database is damaged"
+    return StoreUnreadable(place, what, "restore it from a backup")

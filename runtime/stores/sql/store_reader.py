@@ -23,6 +23,7 @@ from hubbub.hub.store.reader import (
 )
 from hubbub.runtime.stores.sql.connection import SqlConnection, SqlDialect
 from hubbub.runtime.stores.sql.reader import SqlReader
+from hubbub.runtime.stores.sql.rows import out_of_order
 from hubbub.runtime.stores.sql.snapshots import snapshot_problems
 from hubbub.runtime.stores.sql.tables import Table
 
@@ -153,6 +154,8 @@ class SqlStoreReader(ABC):
         select = f"{_SELECT_RUN} WHERE run.number > ? ORDER BY run.number LIMIT {PAGE}"
         while rows := self._all(select, (number,)):
             yield from map(_row, rows)
+            if rows[-1][0] <= number:
+                raise out_of_order(self.place, rows[-1][0])
             number = rows[-1][0]
 
     def roots(self) -> Mapping[str, str]:
@@ -310,11 +313,15 @@ class SqlStoreReader(ABC):
             f"WHERE {of_run}position > ? AND position <= ? ORDER BY position {order} LIMIT {page}"
         )
         while rows := self._all(select, (*(() if run is None else (run,)), after, until)):
-            yield from rows
-            if backwards:
-                until = rows[-1][0] - 1
-            else:
-                after = rows[-1][0]
+            for row in rows:
+                # By a damaged index a row may come again, and with it all behind it, for ever.
+                if not after < row[0] <= until:
+                    raise out_of_order(self.place, row[0])
+                if backwards:
+                    until = row[0] - 1
+                else:
+                    after = row[0]
+                yield row
 
     def item(self, run_id: str, seq: int) -> Event | None:
         select = (
@@ -365,9 +372,13 @@ class SqlStoreReader(ABC):
         select, after = f"SELECT {table.names} FROM {table.name}", ""
         order = f"ORDER BY {key} LIMIT {PAGE}"
         last: tuple[Any, ...] = ()
+        ends: set[tuple[Any, ...]] = set()
         while rows := self._all(f"{select} {after} {order}", last):
             yield rows
             last = tuple(rows[-1][place] for place in places)
+            if last in ends:
+                raise out_of_order(self.place, last)
+            ends.add(last)
             after = f"WHERE ({key}) > ({', '.join('?' * len(last))})"
 
     # ── the database ─────────────────────────────────────────────────────────────────────────
