@@ -284,10 +284,12 @@ class LastingPrompts:
             return answer_problem(msgspec.Raw(kept.schema.encode()), reply)
         if kept.kind != "approval" or reply.arguments_json is NULL:
             return ""
-        side = self._services.definitions.find_side(kept.agent, kept.side)
+        side = self._services.servers.definitions.find_side(kept.agent, kept.side)
         arguments = bytes(reply.arguments_json).decode()
         tool = side.tool_of(kept.tool, arguments) if side is not None else None
         if tool is None:
+            if side is not None and side.server_of(kept.tool) is not None:
+                return ""  # Its server is away: the call itself says whether they fit.
             return f"there is no tool {kept.tool!r} any more"
         try:
             parsed(tool, kept.tool, arguments)

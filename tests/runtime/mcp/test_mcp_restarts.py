@@ -104,6 +104,29 @@ async def test_a_call_that_waits_for_approval_still_does_after_a_restart(
     assert server.calls == ["act"]
 
 
+async def test_a_call_whose_server_is_away_may_be_approved_with_other_arguments(
+    tmp_path: Path, ports: Ports, eventually: Any
+) -> None:
+    """Whether they fit the call itself says."""
+    lives = Lives(tmp_path, ports, is_killed=True)
+    server = Server()
+
+    def agent(reached: Any) -> Any:
+        there = mcp(reached, name="it", approval=True, start_timeout=2)
+        return mcp_agent(ScriptedModel([call("it_act"), "Done."]), there)
+
+    async with lives.life(agent(server.object())) as rt:
+        await rt.start("helper", "Go.", session_key="one")
+        await eventually(lambda: bool(lives.seen.all("session:prompt")))
+        (prompt,) = lives.seen.all("session:prompt")
+    async with lives.life(agent(Gone())) as rt:
+        assert (await rt.hub.approve(prompt.prompt_id, {"how": "slowly"})).accepted
+        await eventually(lambda: bool(lives.seen.all("session:end")))
+        (result,) = lives.seen.all("agent:tool:complete")
+        assert result.is_error
+    assert server.calls == []
+
+
 class Gone:
     """A transport whose server is not there any more."""
 

@@ -232,6 +232,29 @@ async def test_a_person_is_asked_before_calls_that_need_it(
     assert made == ["read"]
 
 
+async def test_a_person_may_approve_a_call_with_other_arguments(
+    era: str, ports: Ports, eventually: Any
+) -> None:
+    model = Watching(call("it_pay", amount=500), "Done.")
+
+    async def answer(name: str, arguments: dict[str, Any]) -> str:
+        return f"paid {arguments['amount']}"
+
+    shape = {"type": "object", "properties": {"amount": {"type": "integer"}}}
+    server = mcp_in(era, listing_server(lambda: [tool_of("pay", shape)], answer), approval=True)
+    async with Runtime([mcp_agent(model, server)], store="memory", ports=ports) as rt:
+        prompts: list[Any] = []
+        rt.hub.subscribe("session:prompt", prompts.append)
+        results = Results(rt.hub)
+        await rt.start("helper", "Go.", session_key="one")
+        await eventually(lambda: bool(prompts))
+        refused = await rt.hub.approve(prompts[0].prompt_id, {"amount": "much"})
+        assert refused.rejected and "amount" in refused.reason
+        assert (await rt.hub.approve(prompts[0].prompt_id, {"amount": 40})).accepted
+        await eventually(lambda: bool(results.all))
+        assert results.outputs == ["paid 40"]
+
+
 PIXEL = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJg"
     "gg=="
