@@ -6,6 +6,7 @@
 the order in which commands come.
 """
 
+import re
 from typing import Any, Final, TypeAlias, assert_never, get_args
 
 import msgspec
@@ -190,6 +191,9 @@ class _OnlyId(Struct, frozen=True):
 _commands: Final = msgspec.json.Decoder(SocketCommand)
 _ids: Final = msgspec.json.Decoder(_OnlyId)
 
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_REPLACEMENT: Final = r"\\ufffd"
+
 
 def read_command(text: str) -> tuple[str | None, SocketCommand | Refusal]:
     """A client's id and its command, or what is wrong with it."""
@@ -207,10 +211,12 @@ def read_command(text: str) -> tuple[str | None, SocketCommand | Refusal]:
 
 def _id_in(text: str) -> str | None:
     try:
-        found = _ids.decode(text).id
+        # Half of a surrogate pair, wherever it is, is what makes a command unreadable at times.
+        found = _ids.decode(_SURROGATE.sub(_REPLACEMENT, text)).id
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    return found if found is not None and len(found) <= MAX_ID else None
+    is_its_own = found is not None and len(found) <= MAX_ID and "\ufffd" not in found
+    return found if is_its_own else None
 
 
 def perform(hub: Hub, command: HubCommand) -> Receipt:

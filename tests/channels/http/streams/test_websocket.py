@@ -229,8 +229,11 @@ async def test_an_error_names_the_command_where_that_can_be_read(served):
         client.say_text('{"id": "mine", "command": "fly"}')
         client.say_text('{"id": 7, "command": "fly"}')
         client.say_bytes(b'{"id": "c", "command": "close", "run_id": "x"}')
+        # JavaScript writes a character that was cut in two like this.
+        client.say_text('{"command": "send", "run_id": "x", "content": "\\uD83D", "id": "cut"}')
+        client.say_text('{"id": "\\ud800", "command": "close", "run_id": "x"}')
         await turns()
-        assert [each["id"] for each in client.got] == ["mine", None, None]
+        assert [each["id"] for each in client.got] == ["mine", None, None, "cut", None]
 
 
 async def test_who_goes_on_with_what_cannot_be_read_is_left(served):
