@@ -49,6 +49,7 @@ from hubbub.runtime.stores.retention.retention import (
 from hubbub.runtime.stores.retention.trees import (
     LastTrees,
     SilentPage,
+    damage_in,
     ended_page,
     has_last_event,
     last_trees,
@@ -298,9 +299,23 @@ class RetentionPasses:
         last = imported[-found.left :] if found.left else []
         return found.first, {tree.root_run_id for tree in last}
 
+    async def _sound(self, trees: Sequence[EndedTree]) -> Sequence[EndedTree]:
+        """Those of some trees whose records are what was written: the others stay."""
+        sound = []
+        for tree in trees:
+            try:
+                damage = await self._look(partial(damage_in, run_ids=tree.run_ids))
+            except HubbubError as error:
+                damage = str(error)
+            if damage:
+                self._keep(damage, tree.root_run_id)
+            else:
+                sound.append(tree)
+        return sound
+
     async def _remove(self, trees: Sequence[EndedTree]) -> Collection[str]:
         """Have trees go, each in a commit of its own; the roots of those that have."""
-        trees = [tree for tree in trees if not self._told.get(tree.root_run_id)]
+        trees = await self._sound([x for x in trees if not self._told.get(x.root_run_id)])
         sizes = {}
         for tree in trees if self._retention.most is not None else ():
             size = await self._measured.size_of(self._look, tree.run_ids)

@@ -35,6 +35,7 @@ from hubbub.runtime.stores.open import folder_of_store, open_intake, open_reader
 from hubbub.runtime.stores.retention.retention import EndedTree, Retention, trees_to_go
 from hubbub.runtime.stores.retention.trees import (
     EndedRun,
+    damage_in,
     ended_tree,
     last_end,
     what_goes_with,
@@ -234,6 +235,8 @@ class _Pruning:
     def _is_put_by(self, tree: EndedTree) -> bool:
         """Export a tree, where that is wanted, and remove its folders; whether that was done."""
         try:
+            if damage := damage_in(self._intake.reader, tree.run_ids):
+                raise OperatorError(f"{damage}; see hubbub fsck")
             if self._export is not None:
                 for run_id in _tops(self._intake.reader, tree):
                     path = self._export / f"{folder_name(run_id)}.jsonl"

@@ -13,14 +13,15 @@ from msgspec import Struct
 
 from hubbub.agents.state.prompts import LASTING
 from hubbub.hub.errors import HubbubError
+from hubbub.hub.events.checksums import checksum_after
 from hubbub.hub.store.reader import EventRow, RunRow, StoreReader, decoded
 from hubbub.runtime.stores.exchange.run_check import READ_ERRORS
 from hubbub.runtime.stores.retention.retention import EndedTree
 
 __all__ = [
     "PAGE", "EndedPage", "EndedRun", "EventSize", "LastTrees", "SilentPage", "SilentRun",
-    "ended_page", "ended_tree", "has_last_event", "imported_trees", "last_trees", "silent_page",
-    "silent_rest_page", "size_of_runs", "sizes_after", "what_goes_with",
+    "damage_in", "ended_page", "ended_tree", "has_last_event", "imported_trees", "last_trees",
+    "silent_page", "silent_rest_page", "size_of_runs", "sizes_after", "what_goes_with",
 ]  # fmt: skip
 
 P = TypeVar("P")
@@ -186,6 +187,23 @@ def last_trees(store: StoreReader, last: LastTrees, imported: Sequence[int] = ()
     before = 0 if is_over else ends[-1].position
     first = 0 if is_over else first  # Of so few each is one of the last.
     return LastTrees(before=before, first=first, left=left, seen=seen, is_over=is_over)
+
+
+def damage_in(store: StoreReader, run_ids: Iterable[str]) -> str:
+    """What of the records of some runs is not what was written; empty where all of it is."""
+    for run_id in run_ids:
+        chain = 0
+        for row in store.event_rows([run_id]):
+            if row.crc is None:  # In memory nothing is damaged.
+                return ""
+            if row.lane != "hub":
+                chain = checksum_after(chain, row.type, row.body)
+                if chain != row.crc:
+                    return f"run {run_id}: its record has changed at position {row.position}"
+        known = store.row(run_id)
+        if known is not None and known.chain != chain:
+            return f"run {run_id}: the end of its record is missing"
+    return ""
 
 
 def what_goes_with(store: StoreReader, run_ids: Collection[str]) -> tuple[int, list[str]]:

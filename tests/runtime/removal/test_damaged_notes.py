@@ -59,6 +59,32 @@ async def test_a_position_that_cannot_be_read_is_found_and_heals(
     assert problems(store) == []
 
 
+@pytest.mark.parametrize("event", range(1, 12, 2))
+async def test_a_tree_of_which_any_event_is_damaged_stays_and_is_told(
+    event: int, ports: Ports, tmp_path: Path
+) -> None:
+    """Damage is for people: what is left of such a tree may be all that there is."""
+    store = f"sqlite:{tmp_path / 'store'}"
+    async with Runtime(agents(), store=store, ports=ports) as rt:
+        kept = await rt.run("bot", "zero")
+        await rt.run("bot", "one")
+    with sqlite3.connect(tmp_path / "store" / "hubbub.db") as db:
+        of_run = "run = (SELECT number FROM address WHERE run_id = ?)"
+        changed = db.execute(
+            "UPDATE event SET body = replace(body, ':', ': ') WHERE position = ("
+            f"SELECT position FROM event WHERE {of_run} ORDER BY position LIMIT 1 OFFSET ?)",
+            (kept.run_id, event - 1),
+        )
+        assert changed.rowcount == 1
+    db.close()
+    async with Runtime(agents(), store=store, ports=ports, retention=RETENTION) as rt:
+        await have_one_go(rt)
+        removed = rt.hub.statistics().removed
+        assert (removed.trees, removed.problems) == (2, 1)
+    found = [x.text for x in StoreCheck(store, thorough=True).problems()]
+    assert found and all(kept.run_id in each for each in found)
+
+
 async def test_a_store_that_cannot_have_folders_removed_for_a_while_ends_nothing(
     ports: Ports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

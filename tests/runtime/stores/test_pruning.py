@@ -462,17 +462,20 @@ def test_what_cannot_be_done_is_one_line(
     assert told_of(store) == before and not Path("missing").exists()
 
 
+@pytest.mark.parametrize("place", ["first", "last"])
 def test_a_tree_that_cannot_be_read_stays_and_is_told(
-    store: str, runs: Aged, command: Command
+    place: str, store: str, runs: Aged, command: Command
 ) -> None:
+    which = "min" if place == "first" else "max"
     with closing(sqlite3.connect(folder_of(store) / "hubbub.db")) as db:
         db.execute(
-            "UPDATE event SET body = 'no event' WHERE position = (SELECT max(position) FROM event "
-            "WHERE run = (SELECT number FROM address WHERE run_id = ?))", (runs.old,),
+            f"UPDATE event SET body = 'no event' WHERE position = (SELECT {which}(position) FROM "
+            "event WHERE run = (SELECT number FROM address WHERE run_id = ?))", (runs.old,),
         )  # fmt: skip
         db.commit()
     code, out, err = command("prune", "--ended", "1s", "--store", store)
-    assert code == 1 and "removed 2 trees" in out and f"run {runs.old}: cannot be read" in err
+    assert code == 1 and "removed 2 trees" in out and f"run {runs.old}" in err
+    assert ("cannot be read" if place == "last" else "its record has changed") in err
     rows: Any = told_of_rows(store)
     assert runs.old in rows and runs.family not in rows
 
