@@ -10,7 +10,6 @@ Python collects garbage whenever something is allocated, so a finalizer that is 
 the midst of whatever the hub does, and is refused as well.
 """
 
-import gc
 import os
 import sys
 from asyncio import AbstractEventLoop
@@ -26,6 +25,7 @@ import anyio
 
 from hubbub.hub.errors import CallerError, WrongLoop, WrongThread
 from hubbub.hub.logs import log
+from hubbub.hub.tasks.collecting import CollectingThread
 from hubbub.hub.tasks.forked import end_loop
 from hubbub.hub.tasks.stack_room import StackRoom
 from hubbub.hub.tasks.waiter import MakeWaiter, waiters
@@ -153,15 +153,7 @@ _FORKED: Final = (
     "(multiprocessing.get_context('spawn'))"
 )
 
-_collecting: Final[set[int]] = set()
-"""The thread in which Python collects garbage just now, if any."""
-
-
-def _note_collection(phase: str, _: dict[str, int]) -> None:
-    (_collecting.add if phase == "start" else _collecting.discard)(get_ident())
-
-
-gc.callbacks.append(_note_collection)
+_collecting: Final = CollectingThread()
 
 
 def _refuse_finalizer(call: str) -> None:

@@ -8,12 +8,13 @@ what a call does besides.  A program makes each call from about one depth again 
 depth is remembered, and found to be the same without any.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from sys import _getframe, getrecursionlimit
-from threading import get_ident
 from types import FrameType
 from typing import Final
+
+from hubbub.hub.tasks.collecting import STARTED, CollectingThread
 
 __all__ = ["FRAMES", "SHORT", "StackRoom"]
 
@@ -33,14 +34,15 @@ PATIENCE: Final = 16
 class StackRoom:
     """Whether calls have room, and how deep each was made that had.
 
-    In the threads of ``collecting`` Python collects garbage just now: what is called there comes
-    from a finalizer, in the midst of another call, and goes to ``refuse``, which raises.
+    What is called in the ``collecting`` thread comes from a finalizer, in the midst of another
+    call, and goes to ``refuse``, which raises.
     """
 
-    __slots__ = ("_collecting", "_depths", "_limit", "_missed", "_refuse")
+    __slots__ = ("_collecting", "_depths", "_letters", "_limit", "_missed", "_refuse")
 
-    def __init__(self, collecting: Collection[int], refuse: Callable[[str], None]) -> None:
+    def __init__(self, collecting: CollectingThread, refuse: Callable[[str], None]) -> None:
         self._collecting = collecting
+        self._letters = collecting.letters
         self._refuse = refuse
         self._depths: dict[str, int] = {}
         self._limit = 0
@@ -55,7 +57,7 @@ class StackRoom:
         stack is long: calls by C code count too, for as much as a frame or apart from these, and
         are none.
         """
-        if self._collecting and get_ident() in self._collecting:
+        if STARTED in self._letters and self._collecting.is_this():
             self._refuse(call)
         depth = self._depths.get(call) if getrecursionlimit() == self._limit else None
         if depth is None:

@@ -1,5 +1,6 @@
 """Whether there is room on Python's stack, whatever was called before and from how deep."""
 
+import gc
 import sys
 import threading
 from collections.abc import Callable
@@ -9,9 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.profiles import examples
 
+from hubbub.hub.tasks.collecting import CollectingThread
 from hubbub.hub.tasks.stack_room import FRAMES, PATIENCE, REACH, SHORT, StackRoom
 
 T = TypeVar("T")
+
+COLLECTING = CollectingThread()
 
 NEAR = (-2, 0, 1, REACH, REACH + 1)
 
@@ -29,7 +33,7 @@ def _deeper(frames: int, function: Callable[[], T]) -> T:
 
 
 def fresh() -> StackRoom:
-    return StackRoom((), _never)
+    return StackRoom(COLLECTING, _never)
 
 
 def _never(call: str) -> None:
@@ -82,13 +86,21 @@ def test_a_lower_limit_holds_for_calls_that_had_room_before() -> None:
 
 
 def test_what_a_finalizer_calls_is_refused_however_much_room_there_is() -> None:
-    collecting: set[int] = set()
     refused: list[str] = []
-    room = StackRoom(collecting, refused.append)
-    room.check("send")
-    collecting.add(threading.get_ident())
-    room.check("send")
-    collecting.clear()
-    collecting.add(threading.get_ident() + 1)
-    room.check("send")
-    assert refused == ["send"]
+    room = StackRoom(COLLECTING, refused.append)
+
+    class Calls:
+        def __del__(self) -> None:
+            room.check("from a finalizer")
+            other = threading.Thread(target=room.check, args=["from another thread"])
+            other.start()
+            other.join()
+
+    for _ in range(2):
+        room.check("before")
+        calls = Calls()
+        calls.itself = calls  # type: ignore[attr-defined]
+        del calls
+        gc.collect()
+        room.check("after")
+    assert refused == ["from a finalizer"] * 2
