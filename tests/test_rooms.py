@@ -127,7 +127,8 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "runtime/kernel": (
         *HUB, *TURN, "agents/code", "runtime/models", "runtime/spending", "runtime/remembered",
     ),
-    "runtime/mcp": (*KERNEL, "runtime/models/http"),
+    "runtime/mcp/schemas": (),
+    "runtime/mcp": (*KERNEL, "runtime/models/http", "runtime/mcp/schemas"),
     "runtime/activities": KERNEL,
     "runtime/runs": (*KERNEL, "runtime/activities"),
     "runtime/supervision": (*KERNEL, "runtime/runs"),

@@ -9,7 +9,7 @@
     answers.py     an answer without what is malformed in it; failures.py: what is said of failures
     pages.py, listing.py: what a server lists, made into tools
     schema_check.py, results.py, elicitation.py: arguments, results, questions to users
-    schema_trial.py, schema_keywords.py: a value tried by a server's schema, within so many steps
+    schemas/       a value tried by a server's schema, within so many steps
 
 Only this room imports the SDK, ``mcp``, and not before a runtime that has such servers is entered.
 """

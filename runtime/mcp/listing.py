@@ -21,7 +21,7 @@ from hubbub.agents.model import ToolSpec
 from hubbub.hub.near_misses import shown
 from hubbub.hub.texts import text_problem
 from hubbub.runtime.mcp.schema_check import ServerArguments
-from hubbub.runtime.mcp.schema_trial import part_at
+from hubbub.runtime.mcp.schemas.trial import part_at
 
 __all__ = ["Call", "ListedTool", "ServerListing", "listing_of"]
 

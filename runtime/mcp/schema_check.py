@@ -1,8 +1,8 @@
 """``ServerArguments``: the arguments of a call, checked by the schema that a server gave.
 
 The schema is the server's, and so is the last word: what is checked here tells a model what to
-correct before the server is asked.  What cannot be told within the limits of a ``Trial`` is left
-to the server.
+correct before the server is asked.  Only what is sure not to fit is refused: what cannot be told
+within the limits of a ``Trial`` is left to the server.
 """
 
 from collections.abc import Mapping
@@ -13,8 +13,8 @@ import msgspec
 
 from hubbub.agents.definitions.arguments import MAX_ARGUMENTS_CHARS, BadArguments
 from hubbub.agents.model import parse_arguments
-from hubbub.runtime.mcp.schema_keywords import KEYWORDS
-from hubbub.runtime.mcp.schema_trial import SchemaParts, SchemaPlace, Trial
+from hubbub.runtime.mcp.schemas.trial import SchemaParts, SchemaPlace, Trial
+from hubbub.runtime.mcp.schemas.vocabulary import KEYWORDS
 
 __all__ = ["ServerArguments", "misfit"]
 
@@ -56,8 +56,7 @@ def _misfits(parts: SchemaParts, value: Any, most: int) -> list[str]:
     """The first problems of a value; none where it cannot be told."""
     trial = Trial(parts, KEYWORDS)
     try:
-        return [
-            str(each) for each in islice(trial.problems(parts.whole, value, SchemaPlace()), most)
-        ]
+        problems = trial.problems(parts.whole, value, SchemaPlace())
+        return [str(each) for each in islice(filter(None, problems), most)]
     except Exception:  # It takes too long, or is no schema: the server says what is wrong.
         return []

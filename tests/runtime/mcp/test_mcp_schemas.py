@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from support.json_schemas import SCHEMAS, VALUES, with_parts
 from support.profiles import examples
 
 from hubbub import mcp
@@ -86,6 +87,27 @@ COSTLY: dict[str, Callable[[], tuple[Any, Any]]] = {
     "items that are compared, of another version": lambda: (
         of_x({"$schema": OLDER, "uniqueItems": True}),
         {"x": [{"a": at} for at in range(3_000)]},
+    ),
+    "names that depend on others, in many branches": lambda: (
+        {"$schema": OLDER,
+         **of_x(refs("e", 2_000), e={"dependencies": dict.fromkeys(WORDS, True), "type": "null"})},
+        {"x": {}},
+    ),
+    "branches of which none is known": lambda: (
+        of_x(refs("d0", 2), **{
+            f"d{at}": {"if": {"pattern": "a"}, "then": refs(f"d{at + 1}", 2), "else": False}
+            for at in range(30)}, d30={"pattern": "(a+)+$"}),
+        {"x": "a" * 30 + "!"},
+    ),
+    "names by patterns that nothing else speaks of": lambda: (
+        of_x({"allOf": [{"patternProperties": {f"^p{at}": {}}} for at in range(1_000)],
+              "unevaluatedProperties": False}),
+        {"x": names(100_000)},
+    ),
+    "items in long rows, that nothing else speaks of": lambda: (
+        of_x({"allOf": [{"$ref": "#/$defs/e"}] * 1_500, "unevaluatedItems": False},
+             e={"prefixItems": [True] * 8_000}),
+        {"x": [1]},
     ),
 }  # fmt: skip
 
@@ -199,53 +221,6 @@ def listed(**promises: Any) -> ServerListing:
 
 
 # ── as JSON Schema says ──────────────────────────────────────────────────────────────────────
-
-NAMES = st.sampled_from(["a", "b", "c"])
-NUMBERS = st.sampled_from([0, 1, 2, 3, -1, 1.0, 0.5, 2.5, 1e308, 10**30])
-SCALARS = st.one_of(NUMBERS, st.booleans(), st.none(), st.sampled_from(["", "a", "b", "abc"]))
-VALUES = st.recursive(
-    SCALARS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
-    max_leaves=6,
-)
-SIZES = st.integers(0, 3)
-KINDS = st.sampled_from(["object", "array", "string", "null", "boolean", "number", "integer"])
-REFS = st.sampled_from(["#/$defs/a", "#/$defs/b", "#named", "#/$defs/c~1d%25"])
-
-
-def schemas_of(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    several = st.lists(inner, min_size=1, max_size=3)
-    by_name = st.dictionaries(NAMES, inner, max_size=2)
-    words = {
-        "type": KINDS | st.lists(KINDS, min_size=1, max_size=2, unique=True),
-        "enum": st.lists(VALUES, min_size=1, max_size=3), "const": VALUES,
-        "allOf": several, "anyOf": several, "oneOf": several, "not": inner,
-        "if": inner, "then": inner, "else": inner, "$ref": REFS,
-        "minimum": NUMBERS, "maximum": NUMBERS, "exclusiveMinimum": NUMBERS,
-        "exclusiveMaximum": NUMBERS, "multipleOf": st.sampled_from([1, 2, 3, 0.5, 1e-5]),
-        "minLength": SIZES, "maxLength": SIZES, "minItems": SIZES, "maxItems": SIZES,
-        "minProperties": SIZES, "maxProperties": SIZES,
-        "prefixItems": several, "items": inner, "contains": inner,
-        "minContains": SIZES, "maxContains": SIZES,
-        "properties": by_name, "required": st.lists(NAMES, max_size=2, unique=True),
-        "propertyNames": inner, "dependentSchemas": by_name,
-        "dependentRequired": st.dictionaries(NAMES, st.lists(NAMES, max_size=2, unique=True)),
-        "additionalProperties": inner,
-    }  # fmt: skip
-    chosen = st.lists(st.sampled_from(sorted(words)), max_size=3, unique=True)
-    return chosen.flatmap(lambda some: st.fixed_dictionaries({word: words[word] for word in some}))
-
-
-SCHEMAS = st.recursive(st.booleans() | schemas_of(st.booleans()), schemas_of, max_leaves=6)
-
-
-def with_parts(schema: Any) -> dict[str, Any]:
-    """A schema with parts that it may refer to."""
-    parts = {
-        "a": {"type": "string", "minLength": 2}, "b": {"items": {"$ref": "#/$defs/a"}},
-        "c/d%": {"required": ["a"]}, "e": {"$anchor": "named", "maximum": 1},
-    }  # fmt: skip
-    return {"$defs": parts, "allOf": [schema]}
 
 
 @settings(max_examples=examples(600))

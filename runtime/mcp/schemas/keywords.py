@@ -1,19 +1,27 @@
-"""``KEYWORDS``: what the keywords of JSON Schema (2020-12) demand of a value.
+"""What the keywords of JSON Schema demand of a value, in 2020-12 and in older dialects.
 
-Left to whoever wrote the schema: ``pattern`` and ``patternProperties``, which may take without end,
-and with them what is said of all other names; ``format``, ``uniqueItems`` and ``$dynamicRef``.
+Which dialect has which keyword is in ``vocabulary.py``.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any, Final
 
-from hubbub.runtime.mcp.schema_trial import GivenUp, Keyword, SchemaMisfit, SchemaPlace, Trial
+from hubbub.runtime.mcp.schemas.dialect import SchemaDialect
+from hubbub.runtime.mcp.schemas.trial import (
+    GivenUp,
+    Keyword,
+    Problem,
+    SchemaMisfit,
+    SchemaPlace,
+    Trial,
+    TrialOutcome,
+)
 
-__all__ = ["KEYWORDS"]
+__all__ = ["COMMON"]
 
 _Schema = dict[str, Any]
-_Found = Iterator[SchemaMisfit]
+_Found = Iterator[Problem]
 
 _KINDS: Final[Mapping[str, Callable[[Any], bool]]] = {
     "object": lambda value: isinstance(value, dict),
@@ -36,8 +44,15 @@ def _is_number(value: Any) -> bool:
 def _type(trial: Trial, given: Any, value: Any, schema: _Schema, place: SchemaPlace) -> _Found:
     kinds = [given] if isinstance(given, str) else given
     trial.spend(len(kinds))
-    if not any(_KINDS[kind](value) for kind in kinds):
+    fitting = {kind for kind in kinds if _KINDS[kind](value)}
+    if not fitting:
         yield SchemaMisfit(place, "{} is not of type {}", (value, tuple(kinds)))
+    elif (
+        trial.dialect is SchemaDialect.DRAFT_4
+        and fitting == {"integer"}
+        and isinstance(value, float)
+    ):
+        yield None  # 1.0 is no integer there, where whoever reads it can tell it from 1.
 
 
 def _enum(trial: Trial, given: Any, value: Any, schema: _Schema, place: SchemaPlace) -> _Found:
@@ -89,31 +104,54 @@ def _all_of(trial: Trial, given: Any, value: Any, schema: _Schema, place: Schema
 
 
 def _any_of(trial: Trial, given: Any, value: Any, schema: _Schema, place: SchemaPlace) -> _Found:
-    if not any(trial.fits(each, value, place) for each in _schemas(given)):
-        yield SchemaMisfit(place, _NONE_FITS, (value,))
+    is_known = True
+    for each in _schemas(given):
+        outcome = trial.outcome(each, value, place)
+        if outcome is TrialOutcome.FITS:
+            return
+        is_known = is_known and outcome is TrialOutcome.MISFIT
+    yield SchemaMisfit(place, _NONE_FITS, (value,)) if is_known else None
 
 
 def _one_of(trial: Trial, given: Any, value: Any, schema: _Schema, place: SchemaPlace) -> _Found:
-    fitting = [each for each in _schemas(given) if trial.fits(each, value, place)]
-    if not fitting:
-        yield SchemaMisfit(place, _NONE_FITS, (value,))
-    elif len(fitting) > 1:
+    fitting, is_known = [], True
+    for each in _schemas(given):
+        outcome = trial.outcome(each, value, place)
+        if outcome is TrialOutcome.FITS:
+            fitting.append(each)
+        is_known = is_known and outcome is not TrialOutcome.UNKNOWN
+    if len(fitting) > 1:
         several = (*fitting[1:], fitting[0])
         yield SchemaMisfit(place, "{} is valid under each of {}", (value, several))
+    elif not is_known:
+        yield None
+    elif not fitting:
+        yield SchemaMisfit(place, _NONE_FITS, (value,))
 
 
 _NONE_FITS: Final = "{} is not valid under any of the given schemas"
 
 
 def _not(trial: Trial, given: Any, value: Any, schema: _Schema, place: SchemaPlace) -> _Found:
-    if trial.fits(given, value, place):
+    outcome = trial.outcome(given, value, place)
+    if outcome is TrialOutcome.FITS:
         yield SchemaMisfit(place, "{} should not be valid under {}", (value, given))
+    elif outcome is TrialOutcome.UNKNOWN:
+        yield None
 
 
 def _if(trial: Trial, given: Any, value: Any, schema: _Schema, place: SchemaPlace) -> _Found:
-    branch = "then" if trial.fits(given, value, place) else "else"
-    if branch in schema:
-        yield from trial.problems(schema[branch], value, place.inside())
+    outcome = trial.outcome(given, value, place)
+    if outcome is not TrialOutcome.UNKNOWN:
+        branch = "then" if outcome is TrialOutcome.FITS else "else"
+        if branch in schema:
+            yield from trial.problems(schema[branch], value, place.inside())
+        return
+    both = {trial.outcome(schema.get(branch, True), value, place) for branch in ("then", "else")}
+    if both == {TrialOutcome.MISFIT}:
+        yield SchemaMisfit(place, _NONE_FITS, (value,))
+    elif both != {TrialOutcome.FITS}:
+        yield None
 
 
 def _schemas(given: Any) -> list[Any]:
@@ -153,6 +191,24 @@ def _multiple_of(
         yield SchemaMisfit(place, "{} is not a multiple of {}", (value, given))
 
 
+def _exclusive(bound: str, words: str, fits: Callable[[Any, Any], bool]) -> Keyword:
+    """A number of its own; in draft 4, whether that of another keyword is left out itself."""
+    of_number = _number(words, fits)
+
+    def keyword(
+        trial: Trial, given: Any, value: Any, schema: _Schema, place: SchemaPlace
+    ) -> _Found:
+        if isinstance(given, bool) is not (trial.dialect is SchemaDialect.DRAFT_4):
+            yield None
+        elif given is True:
+            if bound in schema:
+                yield from of_number(trial, schema[bound], value, schema, place)
+        elif given is not False:
+            yield from of_number(trial, given, value, schema, place)
+
+    return keyword
+
+
 def _least(kind: type, empty: str, short: str) -> Keyword:
     def keyword(
         trial: Trial, given: Any, value: Any, schema: _Schema, place: SchemaPlace
@@ -186,7 +242,22 @@ def _prefix_items(
 
 
 def _items(trial: Trial, given: Any, value: Any, schema: _Schema, place: SchemaPlace) -> _Found:
-    first = len(schema.get("prefixItems", ()))
+    if not isinstance(given, list):
+        yield from _items_after(trial, given, value, len(schema.get("prefixItems", ())), place)
+    elif trial.dialect is SchemaDialect.DRAFT_2020_12:
+        yield None
+    else:
+        yield from _prefix_items(trial, given, value, schema, place)
+
+
+def _additional_items(
+    trial: Trial, given: Any, value: Any, schema: _Schema, place: SchemaPlace
+) -> _Found:
+    if isinstance(before := schema.get("items"), list):
+        yield from _items_after(trial, given, value, len(before), place)
+
+
+def _items_after(trial: Trial, given: Any, value: Any, first: int, place: SchemaPlace) -> _Found:
     if not isinstance(value, list) or len(value) <= first:
         return
     if given is False:
@@ -202,19 +273,29 @@ def _items(trial: Trial, given: Any, value: Any, schema: _Schema, place: SchemaP
 def _contains(trial: Trial, given: Any, value: Any, schema: _Schema, place: SchemaPlace) -> _Found:
     if not isinstance(value, list):
         return
+    if trial.dialect <= SchemaDialect.DRAFT_7 and (
+        "minContains" in schema or "maxContains" in schema
+    ):
+        yield None
+        return
     least, most = schema.get("minContains", 1), schema.get("maxContains", len(value))
-    count = 0
+    sure = unknown = 0
     for each in value:
-        count += trial.fits(given, each, place)
-        if count > most:
+        outcome = trial.outcome(given, each, place)
+        sure += outcome is TrialOutcome.FITS
+        unknown += outcome is TrialOutcome.UNKNOWN
+        if sure > most:
             words = "Too many items match the given schema (expected at most {})"
             yield SchemaMisfit(place, words, (most,))
             return
+    count = sure + unknown
     if count < least and not count:
         yield SchemaMisfit(place, "{} does not contain items matching the given schema", (value,))
     elif count < least:
         words = "Too few items match the given schema (expected at least {} but only {} matched)"
         yield SchemaMisfit(place, words, (least, count))
+    elif sure < least or count > most:
+        yield None
 
 
 # ── objects ──────────────────────────────────────────────────────────────────────────────────
@@ -241,18 +322,21 @@ def _required(trial: Trial, given: Any, value: Any, schema: _Schema, place: Sche
 def _additional(
     trial: Trial, given: Any, value: Any, schema: _Schema, place: SchemaPlace
 ) -> _Found:
-    if not isinstance(value, dict) or given is True or "patternProperties" in schema:
+    if not isinstance(value, dict) or given is True:
         return
     trial.spend(len(value) // 4)
     known = schema.get("properties", {})
     if not isinstance(known, dict):
         raise GivenUp
     extra = [name for name in value if name not in known]
-    if given is not False:
+    if extra and schema.get("patternProperties"):
+        yield None  # Any of them may be one of those.
+    elif given is not False:
         for name in extra:
             yield from trial.problems(given, value[name], place.inside(name))
     elif extra:
-        words = f"Additional properties are not allowed ({{}} {_were(extra)} unexpected)"
+        were = "was" if len(extra) == 1 else "were"
+        words = f"Additional properties are not allowed ({{}} {were} unexpected)"
         yield SchemaMisfit(place, words, (tuple(extra),))
 
 
@@ -286,115 +370,35 @@ def _dependent_schemas(
                 yield from trial.problems(part, value, place.inside())
 
 
-def _were(extra: list[Any]) -> str:
-    return "was" if len(extra) == 1 else "were"
-
-
-# ── what no other keyword speaks of ──────────────────────────────────────────────────────────
-
-
-def _unevaluated_properties(
+def _dependencies(
     trial: Trial, given: Any, value: Any, schema: _Schema, place: SchemaPlace
 ) -> _Found:
-    if not isinstance(value, dict):
-        return
-    known = _spoken_of(trial, _without(schema, "unevaluatedProperties"), value, place)
-    extra = [
-        name for name in value if name not in known and not trial.fits(given, value[name], place)
-    ]
-    if extra and given is False:
-        words = f"Unevaluated properties are not allowed ({{}} {_were(extra)} unexpected)"
-        yield SchemaMisfit(place, words, (tuple(extra),))
-    elif extra:
-        words = (
-            "Unevaluated properties are not valid under the given schema "
-            f"({{}} {_were(extra)} unevaluated and invalid)"
-        )
-        yield SchemaMisfit(place, words, (tuple(extra),))
-
-
-def _unevaluated_items(
-    trial: Trial, given: Any, value: Any, schema: _Schema, place: SchemaPlace
-) -> _Found:
-    if not isinstance(value, list):
-        return
-    known = _spoken_of(trial, _without(schema, "unevaluatedItems"), value, place)
-    extra = [
-        each
-        for at, each in enumerate(value)
-        if at not in known and not trial.fits(given, each, place)
-    ]
-    if extra:
-        words = f"Unevaluated items are not allowed ({{}} {_were(extra)} unexpected)"
-        yield SchemaMisfit(place, words, (tuple(extra),))
-
-
-def _without(schema: _Schema, word: str) -> _Schema:
-    return {key: each for key, each in schema.items() if key != word}
-
-
-_OF_ALL_NAMES: Final = ("additionalProperties", "unevaluatedProperties", "patternProperties")
-_OF_ALL_ITEMS: Final = ("items", "unevaluatedItems")
-"""The keywords that speak of every part, or may."""
-
-
-def _spoken_of(trial: Trial, schema: Any, value: Any, place: SchemaPlace) -> Set[Any]:
-    """The names or positions of the parts that a schema speaks of, with those inside it that the
-    value fits."""
-    if not isinstance(schema, dict):
-        return frozenset()
-    trial.spend(1 + len(schema) + len(value) // 4)
-    is_object = isinstance(value, dict)
-    if any(word in schema for word in (_OF_ALL_NAMES if is_object else _OF_ALL_ITEMS)):
-        return frozenset(value if is_object else range(len(value)))
-    found: set[Any] = set()
-    if is_object:
-        found.update(schema.get("properties", {}).keys() & value.keys())
-    else:
-        found.update(range(len(schema.get("prefixItems", ()))))
-        if (wanted := schema.get("contains")) is not None:
-            found.update(at for at, each in enumerate(value) if trial.fits(wanted, each, place))
-    for part in _fitting(trial, schema, value, place):
-        found |= _spoken_of(trial, part, value, place.inside())
-    return found
-
-
-def _fitting(trial: Trial, schema: _Schema, value: Any, place: SchemaPlace) -> Iterator[Any]:
-    """The schemas inside a schema that are of the same value, and that it fits."""
-    if (reference := schema.get("$ref")) is not None:
-        yield trial.referred(reference)
-    for word in ("allOf", "anyOf", "oneOf"):
-        for part in schema.get(word, ()):
-            if trial.fits(part, value, place):
-                yield part
-    if (condition := schema.get("if")) is not None:
-        is_met = trial.fits(condition, value, place)
-        if is_met:
-            yield condition
-        if (part := schema.get("then" if is_met else "else")) is not None:
-            yield part
+    """Names and schemas, as they were before each had a keyword."""
     if isinstance(value, dict):
-        for name, part in schema.get("dependentSchemas", {}).items():
-            trial.spend(1)
+        trial.spend(len(given))
+        for name, part in given.items():
             if name in value:
-                yield part
+                keyword = _dependent if isinstance(part, list) else _dependent_schemas
+                yield from keyword(trial, {name: part}, value, schema, place)
 
 
-KEYWORDS: Final[Mapping[str, Keyword]] = {
+COMMON: Final[Mapping[str, Keyword]] = {
     "$ref": _ref,
+    "additionalItems": _additional_items,
     "additionalProperties": _additional,
     "allOf": _all_of,
     "anyOf": _any_of,
     "const": _const,
     "contains": _contains,
+    "dependencies": _dependencies,
     "dependentRequired": _dependent,
     "dependentSchemas": _dependent_schemas,
     "enum": _enum,
-    "exclusiveMaximum": _number(
-        "greater than or equal to the maximum of", lambda value, most: value < most
+    "exclusiveMaximum": _exclusive(
+        "maximum", "greater than or equal to the maximum of", lambda value, most: value < most
     ),
-    "exclusiveMinimum": _number(
-        "less than or equal to the minimum of", lambda value, least: value > least
+    "exclusiveMinimum": _exclusive(
+        "minimum", "less than or equal to the minimum of", lambda value, least: value > least
     ),
     "if": _if,
     "items": _items,
@@ -414,6 +418,5 @@ KEYWORDS: Final[Mapping[str, Keyword]] = {
     "propertyNames": _property_names,
     "required": _required,
     "type": _type,
-    "unevaluatedItems": _unevaluated_items,
-    "unevaluatedProperties": _unevaluated_properties,
 }
+"""Those of which each is told by itself."""

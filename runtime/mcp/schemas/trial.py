@@ -4,13 +4,29 @@ A step is one keyword of a schema that is looked at for one value.  What takes l
 comparison with a long list, counts as more of them, and a problem is put into words only where
 somebody reads it: so neither the schema nor the value makes a trial long or large.  After
 ``MAX_STEPS`` it is ``GivenUp``, and so it is where the schema cannot be followed.
+
+What a keyword demands may be left to the server.  Then it is not known whether the value fits, and
+it stays so through all that is made of it: what is not known under ``not`` is not known either.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-__all__ = ["GivenUp", "Keyword", "SchemaMisfit", "SchemaParts", "SchemaPlace", "Trial", "part_at"]
+from hubbub.runtime.mcp.schemas.dialect import SchemaDialect, dialect_of
+
+__all__ = [
+    "GivenUp",
+    "Keyword",
+    "Problem",
+    "SchemaMisfit",
+    "SchemaParts",
+    "SchemaPlace",
+    "Trial",
+    "TrialOutcome",
+    "part_at",
+]
 
 MAX_STEPS: Final = 50_000
 MAX_DEPTH: Final = 200
@@ -66,13 +82,26 @@ class SchemaMisfit(NamedTuple):
         return f"`{where}`: {words}" if where else words
 
 
+Problem = SchemaMisfit | None
+"""Why a value does not fit; ``None`` where something is left to the server."""
+
+
+class TrialOutcome(Enum):
+    """What is known of a value and a schema."""
+
+    FITS = auto()
+    MISFIT = auto()
+    UNKNOWN = auto()
+
+
 class SchemaParts:
     """A schema, and the parts of it that it refers to; each is looked up once."""
 
-    __slots__ = ("_anchors", "_known", "whole")
+    __slots__ = ("_anchors", "_known", "dialect", "whole")
 
     def __init__(self, whole: Any) -> None:
         self.whole = whole
+        self.dialect = dialect_of(whole)
         self._known: dict[str, Any] = {}
         self._anchors: dict[str, Any] | None = None
 
@@ -80,7 +109,7 @@ class SchemaParts:
         """The part that is referred to; raises ``GivenUp``."""
         if reference not in self._known:
             if self._anchors is None:
-                self._anchors = _anchors_in(self.whole)
+                self._anchors = _anchors_in(self.whole, self.dialect)
             try:
                 if reference.startswith("#/") or reference == "#":
                     self._known[reference] = part_at(self.whole, reference)
@@ -94,11 +123,14 @@ class SchemaParts:
 class Trial:
     """One trial of one value."""
 
-    __slots__ = ("_keywords", "_left", "_parts")
+    __slots__ = ("_keywords", "_left", "_parts", "dialect")
 
-    def __init__(self, parts: SchemaParts, keywords: Mapping[str, "Keyword"]) -> None:
+    def __init__(
+        self, parts: SchemaParts, keywords: Mapping[SchemaDialect, Mapping[str, "Keyword"]]
+    ) -> None:
+        self.dialect = parts.dialect
         self._parts = parts
-        self._keywords = keywords
+        self._keywords = keywords[parts.dialect]
         self._left = MAX_STEPS
 
     def spend(self, steps: int) -> None:
@@ -107,8 +139,8 @@ class Trial:
         if self._left < 0:
             raise GivenUp
 
-    def problems(self, schema: Any, value: Any, place: SchemaPlace) -> Iterator[SchemaMisfit]:
-        """Why a value does not fit; raises ``GivenUp``."""
+    def problems(self, schema: Any, value: Any, place: SchemaPlace) -> Iterator[Problem]:
+        """Why a value does not fit, and what is not known of it; raises ``GivenUp``."""
         if schema is True or schema is False:
             self.spend(1)
             if schema is False:
@@ -117,20 +149,38 @@ class Trial:
         if not isinstance(schema, dict):
             raise GivenUp
         self.spend(1 + len(schema))
+        if self.is_foreign(schema):
+            yield None
+            return
+        # Up to draft 7 a reference stands alone, and some implementations read on nonetheless.
+        is_alone = "$ref" in schema and self.dialect <= SchemaDialect.DRAFT_7
         for word, given in schema.items():
-            if (keyword := self._keywords.get(word)) is not None:
+            if (keyword := self._keywords.get(word)) is None:
+                continue
+            if is_alone and word != "$ref":
+                yield None
+            else:
                 yield from keyword(self, given, value, schema, place)
 
-    def fits(self, schema: Any, value: Any, place: SchemaPlace) -> bool:
-        """Whether a value fits a schema further inside."""
-        return next(self.problems(schema, value, place.inside()), None) is None
+    def outcome(self, schema: Any, value: Any, place: SchemaPlace) -> TrialOutcome:
+        """What is known of a value and a schema further inside; raises ``GivenUp``."""
+        found = TrialOutcome.FITS
+        for problem in self.problems(schema, value, place.inside()):
+            if problem is not None:
+                return TrialOutcome.MISFIT
+            found = TrialOutcome.UNKNOWN
+        return found
+
+    def is_foreign(self, schema: Mapping[str, Any]) -> bool:
+        """Whether a part is in another dialect than the whole, so that nothing is told by it."""
+        return "$schema" in schema and dialect_of(schema) is not self.dialect
 
     def referred(self, reference: str) -> Any:
         """The part of the schema that is referred to."""
         return self._parts.at(reference)
 
 
-Keyword = Callable[[Trial, Any, Any, dict[str, Any], SchemaPlace], Iterator[SchemaMisfit]]
+Keyword = Callable[[Trial, Any, Any, dict[str, Any], SchemaPlace], Iterator[Problem]]
 """What a keyword demands: of its own value in a schema, a value, the schema, and where that is."""
 
 
@@ -148,9 +198,10 @@ def part_at(schema: Any, reference: str) -> Any:
     return part
 
 
-def _anchors_in(schema: Any) -> dict[str, Any]:
+def _anchors_in(schema: Any, dialect: SchemaDialect) -> dict[str, Any]:
     """The parts that have a name to refer to; raises ``GivenUp`` where a part is a schema of its
     own, in which references mean something else."""
+    own = "id" if dialect is SchemaDialect.DRAFT_4 else "$id"
     found: dict[str, Any] = {}
     left = [schema]
     while left:
@@ -158,7 +209,7 @@ def _anchors_in(schema: Any) -> dict[str, Any]:
         if isinstance(part, list):
             left.extend(part)
         elif isinstance(part, dict):
-            if part is not schema and isinstance(part.get("$id"), str):
+            if part is not schema and isinstance(part.get(own), str):
                 raise GivenUp
             for word in ("$anchor", "$dynamicAnchor"):
                 if isinstance(name := part.get(word), str):
