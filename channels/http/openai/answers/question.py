@@ -150,9 +150,14 @@ async def state_of(hub: Hub, run_id: str) -> ClientQuestion | None:
 
 
 async def is_latest(hub: Hub, question: ClientQuestion) -> bool:
-    """Whether nobody has said anything to the run since."""
-    after = _cursor_at(hub, question.run_id, question.seq)
-    return not await hub.read(question.run_id, after=after, types=_SAID, limit=1)
+    """Whether nobody has said anything to the run since: a message answers what was asked when it
+    came, and these replies are its own."""
+    answered = question.pending.prompts if question.is_message else {}
+    said = await hub.read(
+        question.run_id, after=_cursor_at(hub, question.run_id, question.seq), types=_SAID,
+        limit=len(answered) + 1,
+    )  # fmt: skip
+    return all(isinstance(x, SessionReply) and x.prompt_id in answered for x in said)
 
 
 async def _begun(hub: Hub, run_id: str, seq: int) -> ClientQuestion | None:

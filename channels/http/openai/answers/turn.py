@@ -14,6 +14,7 @@ nothing more is there.  Nothing continues from there but by what enters an inbox
 
 from typing import Literal, TypeAlias
 
+from hubbub.channels.http.openai.answers.pending_calls import PendingCalls
 from hubbub.channels.http.openai.answers.question import ClientQuestion
 from hubbub.hub.events import (
     AgentComplete,
@@ -57,7 +58,9 @@ class AgentTurn:
         "why",
     )  # fmt: skip
 
-    def __init__(self, question: ClientQuestion) -> None:
+    def __init__(self, question: ClientQuestion, pending: PendingCalls | None = None) -> None:
+        """``pending``: what the tree is at, where it sees events from a later place on than the
+        item."""
         self._question = question
         self.status: TurnStatus = "queued"
         self.why = ""
@@ -69,7 +72,7 @@ class AgentTurn:
         """The runs whose words are the answer: the conversation's, and frames that had it."""
         self._at = ""
         """The run that has the conversation."""
-        self._pending = question.pending.copy()
+        self._pending = (pending or question.pending).copy()
         self._ends: dict[str, Ending] = {}
         self._last_at = 0
         self._is_handled = False

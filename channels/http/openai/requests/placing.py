@@ -2,6 +2,7 @@
 
     results of calls that a run waits for     the run, as replies to its prompts
     a response that is its run's latest       the run, as a message
+    what a run told that asks for approval    the run, as the answer
     a session (conversation, headers)         its run, as a message; a new one where there is none
     anything else                             a run of its own, with the history that was given
 
@@ -31,8 +32,9 @@ from hubbub.channels.http.openai.answers.question import (
     state_of,
 )
 from hubbub.channels.http.openai.answers.refusals import Refused, refused_by, unknown_model
-from hubbub.channels.http.openai.requests.extending import INSTRUCTIONS, extends
-from hubbub.channels.http.openai.requests.transcript import read_transcript
+from hubbub.channels.http.openai.requests.exchanges import read_exchanges
+from hubbub.channels.http.openai.requests.extending import INSTRUCTIONS, extends, seen_by
+from hubbub.channels.http.openai.requests.transcript import read_history
 from hubbub.channels.http.openai.requests.wanted import (
     CONTINUE,
     Split,
@@ -181,8 +183,8 @@ class _Placing:
             placed = await self._send(question, text, key)
             if placed is not None:
                 return placed
-        transcript = await read_transcript(hub, question, question.run_id)
-        return await self._throw_away((*transcript.history, *self._given_history()))
+        history = await read_history(hub, question, question.run_id)
+        return await self._throw_away((*history, *self._given_history()))
 
     async def _speak(self) -> RequestPlace:
         """Say it in the conversation of a session's key."""
@@ -197,34 +199,37 @@ class _Placing:
         is_whole = wanted.is_whole or any(x.role == "assistant" for x in wanted.entries)
         text = self._split.text if is_whole else self._new_text()
         fits = state is not None and text is not None and await self._fits(state)
-        if fits and is_whole:
-            transcript = await read_transcript(hub, None, run_id)
-            fits = extends(wanted.entries, transcript.said, is_cut=transcript.is_cut)
+        if fits and is_whole and state is not None:
+            before = await read_exchanges(hub, state.opening)
+            fits = extends(wanted.entries, before.said, is_cut=before.is_cut)
         if fits and state is not None and text is not None:
             placed = await self._send(state, text, wanted.key)
             if placed is not None:
                 return placed
         history = self._given_history()
         if not is_whole:
-            transcript = await read_transcript(hub, None, run_id)
-            history = (*transcript.history, *history)
+            history = (*await read_history(hub, None, run_id), *history)
         return await self._throw_away(history)
 
     async def _answer_without_session(self) -> RequestPlace | None:
         """Say it to the run that waits for its approval, where a client that names no session
         repeats what led there; ``None`` where none does."""
         entries = self._wanted.entries
-        if len(entries) < 2 or entries[-1].role != "user" or HOW_TO_APPROVE not in entries[-2].text:
+        if entries[-1].role != "user" or not (seen := seen_by(entries[:-1])):
             return None
-        shown = entries[-2].text
+        shown = " ".join(seen[-1].texts)
+        if HOW_TO_APPROVE not in shown:
+            return None
         asked = await ask_runtime(self._hub, "prompts")
-        runs = dict.fromkeys(x["root_run_id"] for x in reversed(asked) if x["question"] in shown)
+        runs = dict.fromkeys(
+            x["root_run_id"] for x in reversed(asked) if " ".join(x["question"].split()) in shown
+        )
         for run_id in islice(runs, MOST_LOOKS):
             state = await state_of(self._hub, run_id)
             if state is None or not notes_of(state.opening.message).get("thrown_away"):
                 continue
-            transcript = await read_transcript(self._hub, None, run_id)
-            if extends(entries, transcript.said, is_cut=False) and await self._fits(state):
+            before = await read_exchanges(self._hub, state.opening)
+            if extends(entries, before.said, is_cut=False) and await self._fits(state):
                 return await self._send(state, entries[-1].text, self._wanted.key)
         return None
 

@@ -1,17 +1,13 @@
-"""``ClientTranscript``: what was said in a run, as another's history and as its client saw it."""
+"""``RunTranscript``: what was said in a run, as the history of another."""
 
-from collections.abc import Sequence
 from typing import Final
 
-from msgspec import field
+from msgspec import Struct, field
 
-from hubbub.channels.http.openai.answers.answer import words_of
-from hubbub.channels.http.openai.answers.question import ClientQuestion, notes_of
-from hubbub.channels.http.openai.answers.text_limit import TextLimit
+from hubbub.channels.http.openai.answers.question import ClientQuestion
 from hubbub.channels.http.openai.answers.turn import AgentTurn
-from hubbub.channels.http.openai.requests.extending import SeenMessage
+from hubbub.channels.http.openai.requests.behind_gap import is_behind_gap
 from hubbub.hub.events import (
-    AgentBase,
     AgentStep,
     AgentText,
     AgentToolComplete,
@@ -19,20 +15,15 @@ from hubbub.hub.events import (
     Event,
     HistoryCall,
     HistoryMessage,
-    SessionEnd,
     SessionMessage,
     SessionOpen,
-    SessionPrompt,
-    SessionPromptEnd,
     SessionPush,
-    SessionReply,
     SessionReset,
     SessionTaken,
 )
 from hubbub.hub.hub import Hub
-from hubbub.hub.values import NULL
 
-__all__ = ["ClientTranscript", "read_transcript"]
+__all__ = ["RunTranscript", "read_history"]
 
 _TYPES: Final = (
     "agent:base", "agent:text", "agent:step", "agent:tool:start", "agent:tool:complete",
@@ -42,16 +33,16 @@ _TYPES: Final = (
 )  # fmt: skip
 
 
-class _Heard(SeenMessage):
+class _Heard(Struct):
     """A message that may still grow."""
 
+    role: str
+    text: str
     parts: tuple[ContentPart, ...] = ()
     calls: dict[tuple[int, int], HistoryCall] = field(default_factory=dict)
-    is_shown_only: bool = False
-    """Whether no agent has heard or said it so."""
 
 
-class ClientTranscript:
+class RunTranscript:
     """What was said in a conversation.  ``see`` the events of its tree, from the first."""
 
     def __init__(self, run_id: str) -> None:
@@ -59,15 +50,9 @@ class ClientTranscript:
         self._speakers = {run_id}
         self._said: list[_Heard] = []
         self._calls: dict[tuple[int, int], _Heard] = {}
-        self._asked: dict[str, SessionPrompt] = {}
-        """What people are asked, by prompt."""
-        self._limit = TextLimit({})
-        self.is_cut = False
-        """Whether old turns have gone, so that only what was said since is known."""
 
     def begin_behind(self) -> None:
         """Nothing is left of what was said so far, but for what came first."""
-        self.is_cut = True
         self._said.clear()
         self._calls.clear()
 
@@ -80,19 +65,11 @@ class ClientTranscript:
             case SessionPush() if event.run_id in self._speakers:
                 self._speakers.add(event.frame_run_id)
             case AgentText() if event.run_id in self._speakers:
-                told = self._limit.take(event.text)
-                self._said.append(_Heard("assistant", event.text, told=told))
-            case SessionEnd() if event.run_id == self._run_id and event.output_json is not NULL:
-                self._end(event)
+                self._said.append(_Heard("assistant", event.text))
             case AgentStep() if event.run_id == self._run_id and event.calls:
                 self._call(event)
             case AgentToolComplete() if event.run_id == self._run_id:
                 self._answer(event)
-            case SessionPrompt() if event.to == "user" and event.kind != "external":
-                self._said.append(_Heard("assistant", words_of(event), is_shown_only=True))
-                self._asked[event.prompt_id] = event
-            case SessionPromptEnd():
-                self._asked.pop(event.prompt_id, None)
             case _:
                 pass
 
@@ -104,13 +81,8 @@ class ClientTranscript:
                 role=x.role, content=x.text, calls=tuple(x.calls.values()), parts=x.parts
             )
             for x in self._said
-            if not x.is_shown_only and (x.text.strip() or x.calls or x.parts)
+            if x.text.strip() or x.calls or x.parts
         )
-
-    @property
-    def said(self) -> Sequence[SeenMessage]:
-        """What was said, as its clients may have seen it."""
-        return self._said
 
     def _take(self, item: object) -> None:
         if isinstance(item, SessionReset):
@@ -120,9 +92,6 @@ class ClientTranscript:
         elif isinstance(item, SessionMessage):
             if item.role == "user":
                 self._said.append(_Heard("user", item.content, parts=item.parts))
-                self._limit = TextLimit(notes_of(item))
-        elif isinstance(item, SessionReply):
-            self._reply(item)
         elif isinstance(item, SessionOpen) and item.run_id == self._run_id:
             for message in item.history:
                 before = _Heard(message.role, message.content, parts=message.parts)
@@ -134,39 +103,10 @@ class ClientTranscript:
                     text = bytes(item.input_json).decode()
                 parts = () if item.message is None else item.message.parts
                 self._said.append(_Heard("user", text, parts=parts))
-                self._limit = TextLimit(notes_of(item.message))
-
-    def _reply(self, item: SessionReply) -> None:
-        """What the client of a question said; who denies says it in a message."""
-        prompt = self._asked.pop(item.prompt_id, None)
-        if prompt is None or prompt.run_id != self._run_id or item.decision == "deny":
-            return
-        if prompt.kind == "approval":
-            text = "approve"
-        elif not prompt.call_id:
-            text = item.content
-        else:
-            return
-        self._said.append(_Heard("user", text, is_reply=True, is_shown_only=True))
-        self._limit = TextLimit({})
-        self._said += [
-            _Heard("assistant", words_of(each), is_again=True, is_shown_only=True)
-            for each in self._asked.values()
-        ]
-
-    def _end(self, end: SessionEnd) -> None:
-        """A turn that came to a value: that may be all that its client was told."""
-        said = end.output
-        value = said if isinstance(said, str) else bytes(end.output_json).decode()
-        last = self._said[-1] if self._said else None
-        if last is None or last.role != "assistant":
-            last = _Heard("assistant", "", is_shown_only=True)
-            self._said.append(last)
-        last.value = value
 
     def _call(self, event: AgentStep) -> None:
         last = self._said[-1] if self._said else None
-        if last is None or last.role != "assistant" or last.calls or last.is_shown_only:
+        if last is None or last.role != "assistant" or last.calls:
             last = _Heard("assistant", "")
             self._said.append(last)
         for index, call in enumerate(event.calls):
@@ -188,11 +128,11 @@ class ClientTranscript:
             )  # fmt: skip
 
 
-async def read_transcript(
+async def read_history(
     hub: Hub, question: ClientQuestion | None, run_id: str
-) -> ClientTranscript:
+) -> tuple[HistoryMessage, ...]:
     """What was said in a run, up to the end of the response to ``question`` if one is given."""
-    transcript = ClientTranscript(run_id)
+    transcript = RunTranscript(run_id)
     turn = None if question is None else AgentTurn(question)
     for event in await hub.read(root_run_id=run_id, types=_TYPES):
         if turn is not None:
@@ -200,13 +140,6 @@ async def read_transcript(
             if turn.is_over:
                 break
         transcript.see(event)
-        if event.run_id == run_id and await _is_behind_gap(hub, event):
+        if event.run_id == run_id and await is_behind_gap(hub, event):
             transcript.begin_behind()
-    return transcript
-
-
-async def _is_behind_gap(hub: Hub, event: Event) -> bool:
-    """Whether it is the base of a run whose turns before it have gone."""
-    if not isinstance(event, AgentBase):
-        return False
-    return await hub.journal.position(event.run_id, event.lane, event.seq - 1) is None
+    return transcript.history

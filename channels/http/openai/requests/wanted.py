@@ -133,20 +133,25 @@ def _history(
                 shown: Any = parts_shown(entry.parts)
                 found.append(HistoryMessage(role=entry.role, content=entry.text, parts=shown))
             continue
+        row = [entry]  # A question may be told behind a call, or between two.
+        while at < len(entries) and entries[at].role == "assistant":
+            row.append(entries[at])
+            at += 1
         outputs: dict[str, str] = {}
         while at < len(entries) and entries[at].role == "output":
             outputs[entries[at].call_id] = entries[at].text
             at += 1
         is_open = at == len(entries) and not is_whole
-        found.append(_with_calls(entry, outputs, where, is_open=is_open))
+        found.append(_with_calls(row, outputs, where, is_open=is_open))
     return tuple(found)
 
 
 def _with_calls(
-    entry: Entry, outputs: dict[str, str], where: str, *, is_open: bool
+    row: Sequence[Entry], outputs: dict[str, str], where: str, *, is_open: bool
 ) -> HistoryMessage:
+    """What the assistant said in a row, with calls, as one message."""
     calls = []
-    for call in entry.calls:
+    for call in [call for entry in row for call in entry.calls]:
         output = outputs.pop(call.id, None)
         if output is None and not is_open:
             raise Refused(
@@ -157,7 +162,8 @@ def _with_calls(
         raise Refused(
             400, f"No tool call found for the output with call_id {call_id[:100]!r}.", param=where
         )
-    return HistoryMessage(role="assistant", content=entry.text, calls=tuple(calls))
+    text = "\n\n".join(entry.text for entry in row if entry.text.strip())
+    return HistoryMessage(role="assistant", content=text, calls=tuple(calls))
 
 
 # ── fields of bodies ─────────────────────────────────────────────────────────────────────────

@@ -8,7 +8,12 @@ import httpx
 import pytest
 from support.openai_face import talker, with_client
 
-from hubbub.channels.http.openai.requests.extending import seen_by
+from hubbub.channels.http.openai.requests.extending import (
+    Exchange,
+    Telling,
+    extends,
+    seen_by,
+)
 from hubbub.channels.http.openai.requests.responses_body import read_responses
 from hubbub.channels.http.openai.requests.wanted import CalledFunction, Entry
 from hubbub.channels.http.wire.request_keys import request_key
@@ -68,6 +73,23 @@ def test_reading_very_many_items_costs_what_they_cost(of: Callable[[int], Any]) 
 def test_words_in_a_row_are_merged_in_the_time_of_their_length() -> None:
     entry = Entry(role="assistant", text="word " * 20)
     assert_linear(seen_by, lambda count: [entry] * count, 100_000)
+
+
+@pytest.mark.parametrize("kept", [1.0, 0.5, 0.0])
+def test_a_transcript_of_very_many_calls_is_compared_in_the_time_of_its_length(kept: float) -> None:
+    """Where the same was said beside each of them, and whatever of it the client has left out."""
+    user, text = Entry(role="user", text="x"), "Let me look."
+
+    def make(count: int) -> tuple[list[Entry], list[Exchange]]:
+        tellings = [Telling(told=[text], has_calls=True) for _ in range(count)]
+        said = [Entry(role="assistant", text=text)] * int(kept * count)
+        return [user, *said, user], [Exchange("x", tellings=tellings)]
+
+    def compare(given: tuple[list[Entry], list[Exchange]]) -> object:
+        return extends(*given, is_cut=False)
+
+    assert compare(make(1_000)) is (kept == 1)
+    assert_linear(compare, make, 20_000)
 
 
 def test_what_counts_once_is_told_in_the_time_of_its_length() -> None:

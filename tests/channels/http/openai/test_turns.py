@@ -79,6 +79,25 @@ async def test_a_question_is_asked_and_the_next_message_answers_it(ports):
         assert await text_of(client, "red") == ["It is done."]
 
 
+async def test_a_message_that_answers_a_question_is_the_latest(ports):
+    """The run notes it as a reply, too: nobody else has said that."""
+
+    @tool
+    async def paint(state: RunState) -> str:
+        """Paint."""
+        return "painted " + await state.ask("Which colour?")
+
+    model = ScriptedModel([call("paint"), "It is done.", "Hello."])
+    async with with_client(ports, model_agent(model, paint, name="main")) as (rt, _, client):
+        made = await client.responses.create(model="main", input="paint")
+        for text in ("red", "hello"):
+            made = await client.responses.create(
+                model="main", input=text, previous_response_id=made.id
+            )
+        assert made.output_text == "Hello."
+        assert len(await rt.hub.read(types="session:open")) == 1
+
+
 @pytest.mark.parametrize(
     ("answered", "result"), [("approve", "wiped"), ("wait", "not run: denied: wait")]
 )
