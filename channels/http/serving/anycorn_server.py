@@ -18,6 +18,7 @@ import anyio
 from anycorn import Config
 from anycorn.app_wrappers import ASGIWrapper
 from anycorn.events import Event, RawData
+from anycorn.protocol import ProtocolWrapper
 from anycorn.protocol.h11 import H11Protocol
 from anycorn.tcp_server import TCPServer
 from anycorn.worker_context import WorkerContext
@@ -205,6 +206,19 @@ class _ConnectionServer(TCPServer):
         super().__init__(app, config, context, cast("Any", {}), cast("Any", connection))
         self._connection = connection
 
+    @property
+    def protocol(self) -> ProtocolWrapper:
+        """What the connection speaks: HTTP/1.1, and no other."""
+        return self._protocol
+
+    @protocol.setter
+    def protocol(self, made: ProtocolWrapper) -> None:
+        made.protocol = _OneProtocol(
+            made.app, made.config, made.context, made.task_group, made.state, made.client,
+            made.server, made.send, made.tls, zero_copy_send=made.zero_copy_send,
+        )  # fmt: skip
+        self._protocol = made
+
     async def protocol_send(self, event: Event) -> None:
         if isinstance(event, RawData) and not self._is_the_apps():
             event = RawData(data=_in_words(event.data))
@@ -216,6 +230,17 @@ class _ConnectionServer(TCPServer):
         # By its name: h11, whose state it is, comes with anycorn and is no requirement of its own.
         is_broken = isinstance(http, H11Protocol) and repr(http.connection.their_state) == "ERROR"
         return self._connection.has_requests and not is_broken
+
+
+class _OneProtocol(H11Protocol):
+    """HTTP/1.1 that does not become HTTP/2.
+
+    Nothing counts the frames of that: those that only set something, which need no token, would
+    keep the loop from all else.
+    """
+
+    async def _check_protocol(self, event: Any) -> None:
+        """Another protocol that a request proposes is left alone."""
 
 
 def _in_words(answer: bytes) -> bytes:

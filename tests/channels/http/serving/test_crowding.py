@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 
 import anyio
 import pytest
@@ -110,5 +111,30 @@ def test_where_every_place_is_at_work_a_newcomer_is_cut_off(
             for each in slow:
                 await read_until(each, b"last")
                 await each.aclose()
+
+    run_on(loop, test)
+
+
+SETTINGS = b"\x00\x00\x06\x04\x00\x00\x00\x00\x00" + b"\x00\x03\x00\x00\x00\x05"
+UPGRADE = b"Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABk\r\n"
+
+
+@pytest.mark.spec("W-06")
+@ON_EACH_SERVER
+def test_no_other_protocol_is_spoken_whose_frames_nothing_counts(
+    loop: str, server: ServerName
+) -> None:
+    async def test() -> None:
+        app = Slow()
+        async with served(app, server) as address:
+            async with await anyio.connect_tcp("127.0.0.1", address.port) as stream:
+                await stream.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SETTINGS)
+                with suppress(anyio.BrokenResourceError):
+                    found = await read_until(stream)
+                    assert found.startswith(b"HTTP/1.1 ") or not found
+            head = UPGRADE.decode() + "Accept: */*\r\n"
+            async with await request(address, head=head) as stream:
+                found = await read_until(stream, b"last")
+                assert found.startswith(b"HTTP/1.1 200")
 
     run_on(loop, test)
