@@ -103,11 +103,17 @@ class OpenStep(Struct, frozen=True, gc=False):
 
     @property
     def frame(self) -> OpenCall | None:
-        """The call whose child has the conversation, if one has."""
+        """The call whose child has the conversation, if one has: the first that waits for one."""
         for call in self.calls:
             if call.status == "waiting" and call.takeover:
                 return call
         return None
+
+    @property
+    def frames(self) -> tuple[str, ...]:
+        """The children that have the conversation, or have it next: calls of one step may begin
+        several frames, which lie beside each other."""
+        return tuple([x.child for x in self.calls if x.status == "waiting" and x.takeover])
 
     @property
     def pause(self) -> OpenCall | None:
@@ -273,6 +279,11 @@ class Thread(Struct, frozen=True, gc=False, omit_defaults=True):
     def frame(self) -> OpenCall | None:
         """The call whose child has the conversation, if one has."""
         return self.open.frame if self.open is not None else None
+
+    @property
+    def frames(self) -> tuple[str, ...]:
+        """The frames that its calls wait for, the one that has the conversation first."""
+        return self.open.frames if self.open is not None else ()
 
     @property
     def pause(self) -> OpenCall | None:

@@ -213,7 +213,8 @@ def interruption(thread: Thread, reason: str) -> list[Event]:
 def interrupted_children(
     thread: Thread, reason: str, depth: int | None = None
 ) -> tuple[tuple[str, InLane], ...]:
-    """An interruption reaches the children that are waited for, and no other.
+    """An interruption reaches the children that are waited for, and no other: it ends each frame
+    and, of other children, what they are at.
 
     ``depth`` is how many frames are left, where this run goes, too.
     """
@@ -224,11 +225,8 @@ def interrupted_children(
     waited += [start.child for start in thread.family.starts if start.status == "waiting"]
     left = (thread.origin.frame or 1) if depth is None else depth
     abort, cancel = e.SessionAbort(reason=reason), e.SessionCancel(reason=reason, depth=left)
-    frame = thread.frame
-    return tuple(
-        (child, cancel if frame is not None and child == frame.child else abort)
-        for child in dict.fromkeys(waited)
-    )
+    frames = thread.frames
+    return tuple((child, cancel if child in frames else abort) for child in dict.fromkeys(waited))
 
 
 def _output(thread: Thread, content: str | None) -> Json:

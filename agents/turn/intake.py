@@ -3,7 +3,7 @@
     control   open       the run starts, and its first session with it if something was said
               abort      the session at work ends, and with it the children it waits for
               cancel     a frame is popped; to a main agent with a frame above it an abort
-              close      nothing more will come; the frame above gets it, too
+              close      nothing more will come; the frames above get it, too
               reset      the same, and the context begins again
               terminate  the run ends; nothing after it is looked at
     result    a child's  a waiting call's result, or something told to the side that asked
@@ -219,10 +219,9 @@ def _told_children(thread: Thread, items: tuple[InLane, ...]) -> tuple[tuple[str
         elif close is None and isinstance(item, e.SessionClose):
             close = item
     if stop is None:
-        frame = None if close is None else thread.frame
-        if frame is None or close is None:
+        if close is None:
             return ()
-        return ((frame.child, e.SessionClose(reason=close.reason)),)
+        return tuple([(frame, e.SessionClose(reason=close.reason)) for frame in thread.frames])
     return interrupted_children(thread, getattr(stop, "reason", "") or "interrupted")
 
 

@@ -11,6 +11,8 @@ Rules
 * A frame is a run like any other, and its caller waits as for any blocking child.  What it says
   ends its session; what the user says next begins another.  It ends when it is popped.
 * Which run talks to the user follows from the open calls: the one that has none.  No stack is kept.
+* Calls of one parallel step may begin several frames, which lie beside each other.  The first
+  call's has the conversation, then the next one's; what ends their caller's turn ends all of them.
 * A push is one commit of the caller's, with the start of the frame; a pop one of the frame's, with
   its result for the caller; the result's entry into the open call is one of the caller's again.
 * Refused before anything is started, in words that say what to do: bad arguments, an unknown

@@ -137,7 +137,7 @@ class BrokenRuns:
         child = thread.family.find(run_id)
         if thread.phase == "ended" or child is None or child.ended or not child.reports:
             return False
-        if child.takeover and (thread.frame is None or thread.frame.child != run_id):
+        if child.takeover and run_id not in thread.frames:
             return False  # It was given back just now, or long ago.
         sessions = await self._sessions(parent, run_id)
         if sessions is None:

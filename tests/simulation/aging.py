@@ -286,8 +286,8 @@ def _disturbed(history: History, retention: Retention | None) -> Iterator[str]:
     asked: dict[str, dict[str, str]] = {}
     waiting: dict[str, Counter[str]] = {}
     busy: dict[str, set[str]] = {}
-    lent: set[str] = set()
-    """Those that wait for a frame, whatever is said to them meanwhile."""
+    lent: Counter[str] = Counter()
+    """Those that wait for frames, whatever is said to them meanwhile."""
     for event in history.events:
         root = event.root_run_id
         if event.lane == "hub":
@@ -300,13 +300,13 @@ def _disturbed(history: History, retention: Retention | None) -> Iterator[str]:
                 yield f"run {root}: {event.id} calls it silent at {event.at}, {heard}"
             if count := sum(waits.values()):
                 yield f"run {root}: {event.id} calls it silent, but {count} items wait"
-            if found := [*open_, *(busy.get(root, set()) - lent)]:
+            if found := [*open_, *(busy.get(root, set()) - {*(+lent)})]:
                 yield f"run {root}: {event.id} calls it silent, but {found} are open or at work"
         last[root] = max(last.get(root, 0), event.at)
         if isinstance(event, e.SessionPush):
-            lent.add(event.run_id)
+            lent[event.run_id] += 1
         elif isinstance(event, e.SessionPop):
-            lent.discard(event.run_id)
+            lent[event.run_id] -= 1
         # Also at rest a fork is handed to another agent, and a late reply is dropped.
         if event.lane == "own" and not isinstance(event, e.AgentHandoff | e.SessionDropped):
             is_resting = isinstance(event, e.AgentPark | e.AgentComplete | e.SessionPush)

@@ -15,6 +15,7 @@ from simulation.aging import aging_steps, drawn_retention, prune_at_rest
 from simulation.approved import answer_late, approval_steps
 from simulation.asking import drawn_asking, wish
 from simulation.at_once import Moment, drawn_moments, in_one_moment
+from simulation.beside import beside_steps
 from simulation.crowded import crowded_steps
 from simulation.forking import ForkDrawn, drawn_forks, last_forks
 from simulation.hasty import hasty_steps
@@ -123,6 +124,7 @@ class Drawn(Struct, frozen=True, kw_only=True):
     prunings: tuple[tuple[int, Retention, bool], ...] = ()
     """After which steps the process leaves, or is killed, and its store is pruned, by what."""
     forks: tuple[ForkDrawn, ...] = ()
+    has_beside: bool = False
 
 
 def drawn(seed: int) -> Drawn:
@@ -146,7 +148,7 @@ def drawn(seed: int) -> Drawn:
     )  # fmt: skip
     world = _with_hasty(_with_approvals(_with_hooks(_with_raisers(_with_more(world)))))
     world = _with_limits(_with_crowd(_with_asking(_with_several(world))))
-    return _with_misfire(_with_moments(_with_forks(_with_turns(_with_age(world)))))
+    return _with_beside(_with_misfire(_with_moments(_with_forks(_with_turns(_with_age(world))))))
 
 
 def _with_misfire(world: Drawn) -> Drawn:
@@ -261,6 +263,16 @@ def _with_moments(world: Drawn) -> Drawn:
     return structs.replace(
         world, steps=(*world.steps, *more), moments=moments, has_asking=True, has_approvals=True
     )
+
+
+def _with_beside(world: Drawn) -> Drawn:
+    """In some worlds frames lie beside each other."""
+    random = Random(f"beside in own world {world.seed}")
+    if random.random() < 0.85:
+        return world
+    first = sum(isinstance(each, Open) for each in world.steps)
+    steps = beside_steps(random, first, spoken, may_kill=not world.has_more)
+    return structs.replace(world, steps=(*world.steps, *steps), has_beside=True)
 
 
 def _with_hasty(world: Drawn) -> Drawn:
@@ -392,6 +404,7 @@ def lived(world: Drawn) -> History:
         is_aging=world.is_aging,
         has_turns=world.has_turns,
         has_forks=bool(world.forks),
+        has_beside=world.has_beside,
     )
     own.aging.retention = world.options.get("retention")
     own.forking.has_turns = world.has_turns

@@ -19,8 +19,9 @@ models keep nothing: the same request gets the same answer, in every life of the
     several twice   has tasks that run at once, and what they start (``several``)
 
 In some worlds main, its children and those that take over have tools that a person must approve
-(``approved``) or that ask one (``asking``), several people answer at once (``at_once``), trees go
-while others are at work and between two lives (``aging``), and runs are forked (``forking``).
+(``approved``) or that ask one (``asking``), several people answer at once (``at_once``), frames lie
+beside each other (``beside``), trees go while others are at work and between two lives (``aging``),
+and runs are forked (``forking``).
 
 Its stores keep what they took: no damage on disk is drawn.  That is covered by
 ``attacks/test_bit_flips`` (while open, and at the opening), ``runtime/stores/test_damage``,
@@ -38,6 +39,7 @@ from simulation.aging import Aging, send_off
 from simulation.approved import Approved
 from simulation.asking import ASKING_TOOLS, said_after
 from simulation.at_once import words_have_effect
+from simulation.beside import give
 from simulation.crowded import dwell, ended_in_time
 from simulation.forking import Forking, forks_invariants
 from simulation.hasty import hasty
@@ -129,6 +131,8 @@ class OwnWorld(Struct, kw_only=True):
     """Whether trees go from its store."""
     has_turns: bool = False
     """Whether main has a child that stays as long as its conversation."""
+    has_beside: bool = False
+    """Whether main, and who takes over from it, can give the conversation to several at once."""
     has_forks: bool = False
     options: Mapping[str, Any] = {}
     limits_of_turns: int | None = None
@@ -158,7 +162,9 @@ class OwnWorld(Struct, kw_only=True):
         more += (MATE,) if self.has_turns else ()
         asking: tuple[Any, ...] = self.approved.tools() if self.has_approvals else ()
         asking += ASKING_TOOLS if self.has_asking else ()
-        agents = [*_agents(model, (*more, *asking), asking), shop, hasty, self._watcher()]
+        beside = (give,) if self.has_beside else ()
+        talkers = _agents(model, (*more, *asking), asking, beside)
+        agents = [*talkers, shop, hasty, self._watcher()]
         if self.has_raisers:
             agents.append(thrower)
         if self.has_several:
@@ -298,7 +304,7 @@ def _call(name: str, step: Sequence[Any], request: ModelRequest) -> ToolCall | N
             return call("assign", name=variable, text=name)
         case ["file"]:
             return call("write_file", path=f"{name}.txt", text=name)
-        case ["hire" | "fetch" as tool_name, who, program]:
+        case ["hire" | "fetch" | "give" as tool_name, who, program]:
             return call(tool_name, who=who, message=spoken(name, program))
         case ["throw" | "throw_plain" as tool_name, kind]:
             return call(tool_name, kind=kind)
@@ -394,7 +400,10 @@ TOOLS: Final = (note, look, slow, babble)
 
 
 def _agents(
-    model: FunctionModel, more: Sequence[Any] = (), asking: Sequence[Any] = ()
+    model: FunctionModel,
+    more: Sequence[Any] = (),
+    asking: Sequence[Any] = (),
+    beside: Sequence[Any] = (),
 ) -> list[AgentDefinition]:
     children = (
         config("ask"), config("send", blocking=False), config("keep", stays=True),
@@ -407,15 +416,21 @@ def _agents(
     of_main: dict[str, Any] = {
         "agents": TALKERS, "skills": (writer,), "parallel_tool_calls": True,
     }  # fmt: skip
+    of_ann: dict[str, Any] = {"agents": ("bob",), "parallel_tool_calls": bool(beside)}
+    of_bob: dict[str, Any] = {
+        "agents": ("ann",), "skills": (writer,), "parallel_tool_calls": bool(beside),
+    }  # fmt: skip
     return [
         _talker(
-            "main", model, *TOOLS, *more, spend, write_file, *children, "clerk",
+            "main", model, *TOOLS, *more, *beside, spend, write_file, *children, "clerk",
             supports_checkpointing=True, **of_main,
         ),
         _talker("lead", model, note, config("crew", blocking=False, stays=True, immediate=True)),
         _talker("clerk", model, note, look, config("send", blocking=False), "main"),
-        _talker("ann", model, *TOOLS, *asking, config("send", blocking=False), agents=("bob",)),
-        _talker("bob", model, *TOOLS, config("ask"), agents=("ann",), skills=(writer,)),
+        _talker(
+            "ann", model, *TOOLS, *asking, *beside, config("send", blocking=False), **of_ann
+        ),
+        _talker("bob", model, *TOOLS, *beside, config("ask"), **of_bob),
         _talker("timed", model, *TOOLS, config("ask")),
         _talker("keeper", model, *TOOLS, config("send", blocking=False)),
         *(_worker(name, model, more) for name in (*CHILDREN, *LASTING)),

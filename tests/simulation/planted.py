@@ -579,6 +579,21 @@ def child_left_behind() -> Iterator[None]:
         yield
 
 
+# ── frames ───────────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def frame_beside_left() -> Iterator[None]:
+    """Of frames that lie beside each other the one that has the conversation ends, alone."""
+
+    def first(thread: Thread) -> tuple[str, ...]:
+        frame = thread.frame
+        return () if frame is None else (frame.child,)
+
+    with patch.object(Thread, "frames", property(first)):
+        yield
+
+
 # ── what is remembered ───────────────────────────────────────────────────────────────────────
 
 
@@ -652,6 +667,7 @@ PLANTED: Final[Mapping[str, Plant]] = {
         keys_not_forked,
         children_report_to_the_old,
         child_left_behind,
+        frame_beside_left,
         ends_folded_last,
         summary_without_time,
         words_answer_what_came_later,
@@ -662,6 +678,7 @@ PLANTED: Final[Mapping[str, Plant]] = {
 WORLDS: Final[Mapping[str, int]] = {
     **dict.fromkeys(PLANTED, 30),
     "cascade_missed": 60,
+    "frame_beside_left": 60,
     "answered_twice": 90,
     "taken_from_the_living": 60,
     "hole_untold": 60,

@@ -452,6 +452,11 @@ PLANTS = [
     Plant("takeover_stack", "stack", without(e.SessionPush), "not on top"),
     Plant("takeover_stack", "stack", twice(e.SessionPush), "again"),
     Plant("takeover_stack", "stack", changed(e.SessionPop, call_id="9.9"), "does not stand beside"),
+    Plant("takeover_stack", "beside", changed(e.AgentStep, parallel=False), "not of one parallel"),
+    Plant("takeover_stack", "beside", changed(e.AgentStep, step=9), "not of one parallel"),
+    Plant("takeover_stack", "beside", without(e.SessionPop, 1), "pushed and not popped"),
+    Plant("takeover_stack", "beside", without(e.SessionPush, 1), "open calls wait for frames"),
+    Plant("takeover_stack", "beside", without(e.AgentComplete, 1), "was popped"),
     Plant("budgets_held", "tools", changed(e.AgentRetry, attempt=5), "is tried again"),
     Plant(
         "budgets_held", "tools", changed(e.AgentRetry, kind="output", attempt=3),

@@ -15,7 +15,7 @@ from simulation.run import find, live
 from simulation.shared import shared
 from support.profiles import examples
 
-from hubbub.hub.events import SessionPromptEnd
+from hubbub.hub.events import SessionPromptEnd, SessionPush
 
 SUITE = max(examples(60), 20)
 """Worlds that the suite lives; the first ones, so that a failure has the same seed everywhere."""
@@ -98,6 +98,13 @@ def test_the_worlds_hold_what_they_are_for() -> None:
         if isinstance(event, SessionPromptEnd)
     }
     assert ends >= {("approved", True), ("approved", False), ("denied", True), ("denied", False)}
+    pushes = Counter(
+        (history.seed, x.run_id, x.call_id.partition(".")[0])
+        for history in histories
+        for x in history.events
+        if isinstance(x, SessionPush) and drawn(history.seed).has_beside
+    )
+    assert sum(count > 1 for count in pushes.values()) > 5, "beside each other"
     assert sum(life.end == "crashed" for history in histories for life in history.lives) > 20
     answers = Counter(  # Which count: a reply, or words while something is asked.
         (history.seed, x.run_id, x.at)

@@ -18,6 +18,7 @@ from hubbub import (
     PromptDefinition,
     RestorePolicy,
     RunContext,
+    RunState,
     ScriptedModel,
     SideConfig,
     Skill,
@@ -367,6 +368,65 @@ async def _pause(world: World) -> None:
     await world.say(run, "Still there?")
 
 
+@tool
+async def give(who: str, message: str, state: RunState) -> str:
+    """Give the conversation away."""
+    state.use_agent(who, message)
+
+
+def _gives(request: ModelRequest) -> Any:
+    heard = request.messages[-1]
+    if isinstance(heard, AssistantMessage) or heard.content != "go":
+        return "Well."
+    frames = (("ann", "Ask."), ("bob", "Nest."), ("ann", "Ask, too."))
+    return reply("", *(call("give", who=who, message=text) for who, text in frames))
+
+
+def _asks(request: ModelRequest) -> Any:
+    heard = request.messages[-1]
+    if isinstance(heard, AssistantMessage) or heard.content == "done":
+        return complete("done")
+    return (
+        reply("", *[call("give", who="ann", message="Ask.")] * 2)
+        if heard.content == "Nest."
+        else "Which?"
+    )
+
+
+def _beside() -> Setup:
+    main = FunctionModel(_gives, name="main", latency=0.1)
+    asks = FunctionModel(_asks, name="asks", latency=0.1)
+    both: dict[str, Any] = {"agents": ["ann"], "parallel_tool_calls": True}
+    return Setup.of(
+        frame(main, give, agents=["ann", "bob"], parallel_tool_calls=True),
+        frame(asks, name="ann"), frame(asks, give, name="bob", **both),
+    )  # fmt: skip
+
+
+async def _lie_beside(world: World) -> None:
+    """Frames of one parallel step, two of them above one of these."""
+    key = "telegram_1_2"
+    run = await world.open("main", "go", session_key=key)
+
+    async def say(*texts: str) -> None:
+        for text in texts:
+            await world.say(key, text)
+            await world.wait(0.7)
+
+    await world.wait(2)
+    await say("done", "what?", "done", "/back", "stop", "go", "/back", "cancel", "go", "done")
+    await world.interrupt(run, "enough")
+    await say("go")
+    _reset(world, run, "Anew.")
+    await say("go")
+    await world.restart()
+    await say("done", "stop", "go", "done", "done", "done", "done", "go")
+    await world.terminate(run)
+    other = await world.open("main", "go")
+    await world.wait(1)
+    await world.close(other)
+
+
 # ── code agents ──────────────────────────────────────────────────────────────────────────────
 
 
@@ -433,6 +493,7 @@ STORIES = {
     "two sides": Story(_two_sides, _sides),
     "stack": Story(_frames, _stack),
     "to frames": Story(_frames, _to_frames),
+    "beside": Story(_beside, _lie_beside),
     "waiting frame": Story(_frames, _wait_for_user),
     "pauses": Story(_pauses, _pause),
     "code": Story(_code, _programs),

@@ -76,8 +76,9 @@ def one_completion_per_invocation(history: History) -> Iterator[str]:
 
 
 def takeover_stack(history: History) -> Iterator[str]:
-    """In each lane pushes minus pops are the takeover calls that are open, one at most; a frame is
-    pushed and popped once, and a pop stands beside the result of its call.
+    """In each lane pushes minus pops are the takeover calls that are open: one at most, or several
+    of one parallel step, whose frames lie beside each other.  A frame is pushed and popped once,
+    and a pop stands beside the result of its call.
 
     At rest a frame that was popped has ended.
     """
@@ -227,8 +228,12 @@ def _misfit(run_id: str, own: Sequence[Event]) -> str:
     """The first thing in a lane that does not fit a stack."""
     calls: dict[str, str] = {}
     frames: dict[str, str] = {}
+    parallel = ""
     for place, event in enumerate(own):
         match event:
+            case e.AgentStep():
+                parallel = f"{event.step}." if event.parallel else ""
+                continue
             case e.AgentChild(takeover=True) if not event.error:
                 calls[event.call_id] = event.child_run_id
                 continue
@@ -248,11 +253,17 @@ def _misfit(run_id: str, own: Sequence[Event]) -> str:
             case _:
                 continue
         above = [frame for frame, status in frames.items() if status == "open"]
-        if above != list(calls.values()) or len(above) > 1:
+        if above != list(calls.values()):
             waiting = ", ".join(calls.values()) or "none"
             return (
                 f"run {run_id}: after {event.id} open calls wait for frames: {waiting}; "
                 f"pushed and not popped: {', '.join(above) or 'none'}"
+            )
+        beside = [call for call in calls if not (parallel and call.startswith(parallel))]
+        if len(calls) > 1 and beside:
+            return (
+                f"run {run_id}: after {event.id} frames lie beside each other, though their calls "
+                f"({', '.join(calls)}) are not of one parallel step: {', '.join(above)}"
             )
     return ""
 

@@ -69,7 +69,7 @@ def broken(history: History) -> list[str]:
     ]
 
 
-BEGUN_AGAIN = {"cut short", "stack", "code"}
+BEGUN_AGAIN = {"beside", "cut short", "stack", "code"}
 """Stories with a reset, or with a session of a code agent that is executed again."""
 
 

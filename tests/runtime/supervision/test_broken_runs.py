@@ -10,6 +10,7 @@ import anyio
 import pytest
 from support.families import answers, heard
 from support.frames import Talk, frame, use
+from support.histories import give
 
 from hubbub import Agent, AgentDefinition, FunctionModel, Limits, ModelRequest, Run, Runtime
 from hubbub.agents.definitions.tools import tool
@@ -17,7 +18,7 @@ from hubbub.hub import events as e
 from hubbub.hub.errors import HubbubError
 from hubbub.hub.ports import Ports
 from hubbub.runtime.inspection.check import StoreCheck
-from hubbub.runtime.models.scripted import call
+from hubbub.runtime.models.scripted import call, reply
 from hubbub.runtime.stores.open import sqlite_store
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("P-03", "G-07")]
@@ -288,6 +289,31 @@ async def test_a_frame_that_was_at_work_gives_the_conversation_back_when_the_sto
             assert (await rt.result(receipt.run_id)).output == "Writer: Go."
         ((text, is_error),) = talk.results("use_agent")
         assert is_error and text.startswith("research did not complete") and DAMAGED in text
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+async def test_a_damaged_frame_beside_others_gives_the_conversation_back_at_once_too(
+    place: int, tmp_path: Path, ports: Ports
+) -> None:
+    three = [call("give", who="research", message="Go.")] * 3
+    main = FunctionModel(lambda r: "Main." if answers(r) else reply("", *three))
+    research = FunctionModel(lambda r: f"Research: {heard(r)[-1]}", latency=1000)
+    agents = [
+        frame(main, give, agents=("research",), parallel_tool_calls=True),
+        frame(research, name="research"),
+    ]  # fmt: skip
+    async with opened(tmp_path, ports, agents) as rt:
+        talk = Talk(rt)
+        await rt.hub.open("main", "go", session_key="telegram_1_2")
+        await anyio.sleep(5)
+        pushes = {x.call_id: x.frame_run_id for x in talk.of(e.SessionPush)}
+    damage(tmp_path, pushes[f"1.{place}"])
+    async with opened(tmp_path, ports, agents) as rt:
+        talk = Talk(rt)
+        await anyio.sleep(10)
+        ((text, is_error),) = talk.results("give")
+        assert is_error and text.startswith("research did not complete") and DAMAGED in text
+        assert [x.call_id for x in talk.of(e.SessionPop)] == [f"1.{place}"]
 
 
 async def test_a_child_that_is_mended_later_goes_on_and_does_not_disturb_its_parent(
