@@ -319,6 +319,8 @@ class Outcomes:
         """How a turn ended, if it is over.  Raises ``RunEnded`` where none took the message."""
         if turn.lost:
             raise RunEnded(turn.run_id, turn.lost)
+        if turn.is_given_back and await self._settled(await self._known(turn.run_id)):
+            turn.rest()
         last = turn.ending
         if last is None:
             return None

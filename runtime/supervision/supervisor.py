@@ -266,16 +266,15 @@ class Supervisor:
         run = self._by_id.get(run_id)
         if isinstance(run, ModelRun):
             self._capacity.idle[run_id] = run
-            if run.thread.origin.frame:
-                self._root_may_wait(run)
+            if run.thread.origin.frame or run.thread.family.has_lent:
+                self._conversation_may_rest(run)
         self.progressed(run_id)
         if self._ready.held:
             self.look_for_ready()
         self._phase.progressed()
 
     def progressed(self, run_id: str) -> None:
-        """A run that was restored has made progress, or waits: it is not what its process died
-        of."""
+        """A run that was restored has made progress, or waits: its process did not die of it."""
         if self.trials.is_on:
             self.trials.over(run_id)
 
@@ -287,11 +286,13 @@ class Supervisor:
             self._ready.ending.discard(run_id)
             self._activate(run_id)
 
-    def _root_may_wait(self, frame: ModelRun) -> None:
-        """A frame has taken what it was lent: its conversation may have nothing to do now."""
-        root = self._by_id.get(frame.lane.root_run_id)
+    def _conversation_may_rest(self, run: ModelRun) -> None:
+        """A frame waits, or has left; or its caller waits for one that has spoken before."""
+        root = self._by_id.get(run.lane.root_run_id)
         if isinstance(root, ModelRun) and root.thread.waits:
             self._capacity.idle[root.lane.run_id] = root
+        if not (isinstance(root, ModelRun) and root.mail.said):  # What was said is lent first.
+            self._outcomes.changed(run.lane.root_run_id)
 
     def _let_go(self, run_id: str, run: LiveModelRun) -> None:
         """A run that only waits leaves memory, unrecorded."""
@@ -378,8 +379,7 @@ class Supervisor:
                 "frame.popped", run_id=run.lane.run_id, agent=run.lane.agent,
                 depth=run.thread.origin.frame - 1, root_run_id=run.lane.root_run_id,
             )  # fmt: skip
-        self._root_may_wait(run)
-        self._outcomes.changed(run.lane.root_run_id)
+        self._conversation_may_rest(run)
 
     def left_id(self, run_id: str) -> None:
         if self.callers and (caller := self.callers.pop(run_id, None)) is not None:

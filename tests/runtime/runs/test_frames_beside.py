@@ -10,7 +10,7 @@ from support.frames import KEY, Talk, complete, frame, open_runtime
 from support.histories import STORIES, Story, lived
 from support.profiles import portion
 
-from hubbub import AgentDefinition, ModelRequest, RunState, Runtime, tool
+from hubbub import AgentDefinition, Message, ModelRequest, RunState, Runtime, tool
 from hubbub.agents.model import AssistantMessage
 from hubbub.hub import events as e
 from hubbub.hub.ports import Ports
@@ -196,6 +196,61 @@ async def test_the_conversation_goes_from_one_frame_to_the_one_beside_it(
         ]  # fmt: skip
         await anyio.sleep(1)
         assert [x.agent for x in await rt.hub.journal.runs()] == ["main"]
+
+
+# ── who asks ─────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.spec("U-07")
+@pytest.mark.parametrize("latency", [0, 20], ids=["has spoken", "is at work"])
+@pytest.mark.parametrize("max_live", [1, 1000])
+async def test_a_turn_is_over_when_the_next_frame_has_the_conversation_and_waits(
+    max_live: int, latency: float, journal: Journal, ports: Ports
+) -> None:
+    """Whether that had its say before, or is still at work when the first one gives back."""
+    main, ann, _, _ = beside()
+
+    def late(request: ModelRequest) -> Any:
+        last = request.messages[-1]
+        return complete("done") if getattr(last, "content", "") == "done" else "Which, then?"
+
+    bob = frame(FunctionModel(late, latency=latency), name="bob")
+    agents = (main, ann, bob, msgspec.structs.replace(ann, name="cleo"))
+    options: Any = {"journal": journal, "ports": ports, "max_live": max_live}
+    async with open_runtime(*agents, **options) as rt:
+        run = await rt.start("main", "go", session_key=KEY)
+        await anyio.sleep(5 if max_live > 1 else 50)
+        with anyio.fail_after(1000):
+            assert (await run.ask(Message("done", key="m1"))).output == "done"
+            assert (await run.result()).output == "Which, then?"
+            assert (await run.ask("hm")).output == "Which, then?"
+            assert (await run.ask("done")).output == "done"
+            assert (await run.ask("done")).output == "Well."
+            assert (await run.ask(Message("done", key="m1"))).output == "done"
+            assert (await run.ask("hello")).output == "Heard hello."
+
+
+@pytest.mark.spec("U-07")
+@pytest.mark.parametrize("max_live", [1, 1000])
+async def test_who_waits_for_a_conversation_sees_it_rest_at_the_next_frame(
+    max_live: int, journal: Journal, ports: Ports
+) -> None:
+    options: Any = {"journal": journal, "ports": ports, "max_live": max_live}
+    async with open_runtime(*beside(), **options) as rt:
+        run = await rt.start("main", "go", session_key=KEY)
+        await anyio.sleep(5)
+        run.send("done")
+        found = []
+
+        async def wait(after: float) -> None:
+            await anyio.sleep(after)
+            found.append((await run.result()).output)
+
+        with anyio.fail_after(100):
+            async with anyio.create_task_group() as group:
+                for after in (0.0, 0.0, 0.001, 1.0):
+                    group.start_soon(wait, after)
+        assert found == ["Which?"] * 4
 
 
 # ── crashes ──────────────────────────────────────────────────────────────────────────────────

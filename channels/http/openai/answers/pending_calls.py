@@ -14,6 +14,7 @@ from hubbub.hub.events import (
     AgentToolStart,
     Event,
     SessionEnd,
+    SessionPop,
     SessionPrompt,
     SessionPromptEnd,
     SessionPush,
@@ -24,7 +25,7 @@ __all__ = ["PENDING_TYPES", "PendingCalls"]
 
 PENDING_TYPES: Final = (
     "agent:tool:start", "agent:tool:complete", "agent:child", "agent:complete", "session:push",
-    "session:start", "session:end", "session:prompt", "session:prompt:end",
+    "session:pop", "session:start", "session:end", "session:prompt", "session:prompt:end",
 )  # fmt: skip
 """What it must see, of the whole tree."""
 
@@ -32,13 +33,17 @@ PENDING_TYPES: Final = (
 class PendingCalls:
     """``see`` events in order, from the beginning of a session of the conversation's on."""
 
-    __slots__ = ("_calls", "_children", "_is_for_people", "prompts")
+    __slots__ = ("_calls", "_children", "_frames", "_is_for_people", "_resting", "prompts")
 
     def __init__(self, is_for_people: Callable[[SessionPrompt], bool]) -> None:
         self._is_for_people = is_for_people
         self._calls: set[tuple[str, str]] = set()
         self._children: set[tuple[str, str]] = set()
         """By run and call id: the calls at work, and those that wait for a child."""
+        self._frames: dict[tuple[str, str], str] = {}
+        """The frames that calls wait for."""
+        self._resting: set[str] = set()
+        """Frames that wait for the user."""
         self.prompts: dict[str, SessionPrompt] = {}
         """What people are asked, by id, the oldest first."""
 
@@ -46,6 +51,7 @@ class PendingCalls:
         """Another one that goes on from here."""
         found = self.__class__(self._is_for_people)
         found._calls, found._children = set(self._calls), set(self._children)
+        found._frames, found._resting = dict(self._frames), set(self._resting)
         found.prompts = dict(self.prompts)
         return found
 
@@ -64,14 +70,32 @@ class PendingCalls:
                 self._children.discard((event.run_id, event.call_id))
             case SessionPush():
                 self._children.add((event.run_id, event.call_id))
+                self._frames[event.run_id, event.call_id] = event.frame_run_id
+            case SessionPop():
+                self._resting.discard(self._frames.pop((event.run_id, event.call_id), ""))
             case AgentChild():
                 if event.waits or event.blocking:
                     self._children.add((event.run_id, event.call_id))
             case SessionStart() | SessionEnd() | AgentComplete():
                 self._calls = {x for x in self._calls if x[0] != event.run_id}
                 self._children = {x for x in self._children if x[0] != event.run_id}
+                self._frames = {x: y for x, y in self._frames.items() if x[0] != event.run_id}
+                self._resting.discard(event.run_id)
+                if isinstance(event, SessionEnd) and event.run_id in self._frames.values():
+                    self._resting.add(event.run_id)
             case _:
                 pass
+
+    def holder_below(self, run_id: str) -> str:
+        """Who has the conversation that a run may have given away: of frames that lie beside each
+        other, the first call's; itself where it waits for none."""
+        while found := [call_id for run, call_id in self._frames if run == run_id]:
+            run_id = self._frames[run_id, min(found, key=_place)]
+        return run_id
+
+    def is_resting(self, run_id: str) -> bool:
+        """Whether a frame waits for the user."""
+        return run_id in self._resting
 
     def has_calls(self, run_id: str) -> bool:
         """Whether a run has calls at work."""
@@ -90,3 +114,7 @@ class PendingCalls:
         if by_others:
             asked |= children
         return bool(asked) and calls <= asked
+
+
+def _place(call_id: str) -> tuple[int, ...]:
+    return tuple(map(int, call_id.split(".")))

@@ -46,7 +46,9 @@ class AgentTurn:
     __slots__ = (
         "_at",
         "_ends",
+        "_given_back",
         "_is_handled",
+        "_is_popped",
         "_last_at",
         "_pending",
         "_question",
@@ -74,6 +76,10 @@ class AgentTurn:
         """The run that has the conversation."""
         self._pending = (pending or question.pending).copy()
         self._ends: dict[str, Ending] = {}
+        self._given_back: Ending | None = None
+        """How the frame ended that has given the conversation back, to its caller that has it."""
+        self._is_popped = False
+        """Whether the caller has taken it back just now."""
         self._last_at = 0
         self._is_handled = False
         """Whether a code agent is done with it: it has asked for its next message, or is over."""
@@ -123,6 +129,8 @@ class AgentTurn:
 
     def settle(self) -> None:
         """Nothing more is there: look whether it is people's turn."""
+        if self._is_popped:
+            self._go_beside()
         if self.status == "in_progress":
             is_theirs = self._is_handled or self._pending.wait_for_people(self._at)
         else:  # It waits, and so does what it waits for: a person has been asked since it came.
@@ -181,10 +189,12 @@ class AgentTurn:
                 # Code takes a reply at once, and a message when it has handled it.
                 is_item = any(map(question.is_item, event.items))
                 self._is_handled = is_item if question.is_message else not is_item
-            case SessionPush() if event.run_id == self._at:
-                self._go_to(event.frame_run_id)
+            case SessionPush() if event.run_id in self.speakers:
+                self._go_to(self._pending.holder_below(event.run_id))
             case SessionPop() if event.frame_run_id == self._at:
                 self._go_to(event.run_id)
+            case SessionPop() if event.run_id == self._at and self._given_back is not None:
+                self._is_popped = True
             case SessionStart():
                 self._ends.pop(event.run_id, None)
             case AgentText() if event.run_id == self._at:
@@ -195,6 +205,17 @@ class AgentTurn:
     def _go_to(self, run_id: str) -> None:
         self._at = run_id
         self.speakers.add(run_id)
+
+    def _go_beside(self) -> None:
+        """A frame was popped: one that lies beside it may have the conversation, and be waiting."""
+        self._is_popped = False
+        holder, given_back = self._pending.holder_below(self._at), self._given_back
+        if holder == self._at:
+            return
+        self._go_to(holder)
+        self._given_back = None
+        if self._pending.is_resting(holder) and given_back is not None:
+            self._end_with(given_back)
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────
 
@@ -215,6 +236,8 @@ class AgentTurn:
             end = self._ends.pop(self._at, None)
         if end is not None:
             self._end_with(end)
+        else:
+            self._given_back = event
 
     def _end_with(self, end: Ending) -> None:
         self.ending = end

@@ -45,6 +45,31 @@ async def test_whoever_has_the_conversation_answers(ports):
     assert said == [["What size?"], ["And the colour?"], ["Done: it is ordered."], ["Bye."]]
 
 
+@pytest.mark.parametrize("is_late", [False, True], ids=["has spoken", "is at work"])
+async def test_an_answer_is_over_when_the_next_frame_has_the_conversation(ports, is_late):
+    """Frames of one parallel step lie beside each other; the second has spoken before, or not."""
+
+    @tool
+    async def give(who: str, state: RunState) -> str:
+        """Give the conversation away."""
+        await anyio.sleep(0.5 if who == "colour" else 0.0)
+        state.use_agent(who, "Go.")
+
+    size = ScriptedModel(["What size?", complete("large"), "No."])
+    colour = ScriptedModel(["What colour?", complete("red")], latency=60.0 * is_late)
+    calls = [call("give", who=who) for who in ("size", "colour")]
+    main = frame(
+        ScriptedModel([reply("", *calls), "It is ordered.", "Bye."]), give, name="main",
+        agents=("size", "colour"), parallel_tool_calls=True,
+    )  # fmt: skip
+    agents = main, frame(size, name="size"), frame(colour, name="colour")
+    async with with_client(ports, *agents) as (_, _, client):
+        said = [await text_of(client, text) for text in ("order", "large", "red", "thanks")]
+    assert said == [
+        ["What size?"], ["What colour?" if is_late else "large"], ["It is ordered."], ["Bye."],
+    ]  # fmt: skip
+
+
 async def test_an_approval_is_asked_for_in_words_and_given_by_one(ports):
     paid = []
 
