@@ -144,7 +144,12 @@ def _open_push(speaker: Speaker) -> e.SessionPush | None:
     if speaker.record.thread.phase == "ended":
         return None
     open_ones = [x.push for x in speaker.takeovers if x.pop is None and x.answer is None]
-    return open_ones[-1] if open_ones else None
+    return min(open_ones, key=_place_of_call, default=None)
+
+
+def _place_of_call(push: e.SessionPush) -> tuple[int, ...]:
+    """Frames that lie beside each other have the conversation in the order of their calls."""
+    return tuple(map(int, push.call_id.split(".")))
 
 
 def _frame_meta(push: e.SessionPush, speaker: Speaker) -> StackFrameMeta:

@@ -26,6 +26,7 @@ from support.conversations import (
     step,
     wants,
 )
+from support.histories import STORIES, lived
 
 from hubbub.agents.folders.conversation import begin_context, follow_context, seen_with
 from hubbub.agents.folders.conversation_lines import (
@@ -40,6 +41,8 @@ from hubbub.agents.folders.history import follow
 from hubbub.agents.folders.stack_frame_meta import StackFrameMeta
 from hubbub.agents.folders.stack_view import stack_of
 from hubbub.agents.folders.state_file import begin, read_state, write_state
+from hubbub.agents.state.fold import fold
+from hubbub.agents.state.thread import EMPTY, Thread
 from hubbub.hub import events as e
 from hubbub.hub.errors import BadValue
 
@@ -300,6 +303,25 @@ def test_a_second_takeover_of_the_same_step_is_told_beside_the_first() -> None:
     assert [(x["agent_session_id"], x["result"]) for x in ends] == [
         (WRITER, "first"), (RESEARCH, "second"),
     ]  # fmt: skip
+
+
+@pytest.mark.spec("I-11")
+def test_of_frames_beside_each_other_the_stack_shows_the_one_that_has_the_conversation() -> None:
+    events = [x for x in lived(STORIES["beside"]).events if x.lane == "own"]
+    root, threads = events[0].root_run_id, dict[str, Thread]()
+    shown = set()
+    for number, event in enumerate(events):
+        threads[event.run_id] = fold(threads.get(event.run_id, EMPTY), event)
+        if not isinstance(event, e.AgentPark):
+            continue
+        expected, at = [root], threads[root].frame
+        while at is not None:
+            expected.append(at.child)
+            at = threads[at.child].frame
+        found = [frame.frame_id for frame in stack_of(events[: number + 1], root)]
+        assert found == (expected if len(expected) > 1 else []), event.id
+        shown.update(found)
+    assert len(shown) > 5
 
 
 # ── state.json ───────────────────────────────────────────────────────────────────────────────
