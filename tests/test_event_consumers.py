@@ -333,6 +333,7 @@ NARROW: Final = {
     "channels/http/openai/answers/pending_calls.py": "keeps the calls and prompts that are open",
     "channels/http/openai/answers/following.py": "names what two consumers ask for",
     "channels/http/openai/answers/question.py": "looks for one item, and for prompts that are open",
+    "channels/http/openai/requests/exchanges.py": "collects the requests and what answered each",
     "channels/http/openai/requests/transcript.py": "collects what the two sides said",
     "runtime/demo/assets/report.py": "the story of one demo, which knows its events",
     "runtime/demo/story.py": "the story of one demo, which knows its events",
