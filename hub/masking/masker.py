@@ -8,7 +8,7 @@ written in every form and looked for; the text is read in every way instead:
            ├─► without backslash escapes ┤   or the base64, base32 or hex of it?
            ├─► without percent-encoding ─┤
            ├─► without entities of HTML  ┤
-           ├─► without doubled quotes    ┤
+           ├─► without doubled quotes    ┤   (whatever separates its digits)
            └─► … and of these again      ┘   each part, where it is in the text  ──► ***
 
 Rules
@@ -21,6 +21,8 @@ Rules
   ``BEGINNING`` bytes, and masked as far as it goes.
 * Base64 is found at each of its three alignments, by the part that depends on the value alone;
   base32 so at its five.
+* Hex is found in capitals, too, and with anything but digits of hex between its digits, as
+  ``bytes.hex(":")``, a dump and an array of C show it.
 * A text is masked before it is cut: half a value is no longer found.
 * What it costs is bounded by ``MAX_CHARS`` and ``MAX_WORK``, whatever the text: of one that is
   too large to be read in every way, only a beginning that is not too large is left.
@@ -30,9 +32,10 @@ and members as well: ``Masker.error`` makes one to be shown in its place (``exce
 """
 
 import re
+from array import array
 from base64 import b32encode, b64encode
 from collections.abc import Iterable, Iterator
-from itertools import islice, takewhile
+from itertools import compress, islice, takewhile
 from typing import Final, NamedTuple
 
 from hubbub.hub.masking.exceptions import shown
@@ -63,7 +66,7 @@ share fewer; what cuts a value to quote it keeps more."""
 class Masker:
     """Masks the given values.  Without any, what is given is returned as it is."""
 
-    __slots__ = ("_encoded", "_reach", "_values")
+    __slots__ = ("_digits", "_encoded", "_reach", "_values")
 
     def __init__(self, values: Iterable[str]) -> None:
         given = {value for value in values if value.strip()}
@@ -71,6 +74,7 @@ class Masker:
             given.update(line.strip() for line in value.splitlines() if len(line.strip()) >= LONG)
         self._values: Final = [_Needle(as_bytes(each), len(each) < LONG) for each in given]
         self._encoded: Final = [needle for each in given for needle in _encodings(each)]
+        self._digits: Final = [as_bytes(each).hex().encode() for each in given if len(each) >= LONG]
         longest = max((len(n.text) for n in self._values), default=0)
         self._reach: Final = max(min(longest * 12, 200_000), longest)
         """How far what has begun may continue: most characters are twelve at the most in a URL."""
@@ -108,6 +112,7 @@ class Masker:
         for reading in readings:
             yield from _places(reading, self._values)
             yield from _places(reading, self._encoded)
+            yield from _in_hex(reading, self._digits)
             yield from _ends(reading, self._values)
             yield from _beginnings(reading, self._values)
             if b"\n" in reading.text:  # Base64 may be broken into lines.
@@ -128,16 +133,13 @@ class _Needle(NamedTuple):
 
 
 def _encodings(value: str) -> Iterator[_Needle]:
-    """The base64, base32 and hex of a value, wherever it begins in what was encoded."""
+    """The base64 and base32 of a value, wherever it begins in what was encoded."""
     data = as_bytes(value)
     if len(value) < LONG:
         whole = b64encode(data).rstrip(b"=")
         for text in {whole, whole.translate(_URLSAFE)}:
             yield _Needle(text, True, is_base64=True)
         return
-    digits = data.hex().encode()
-    yield _Needle(digits)
-    yield _Needle(digits.upper())
     for skipped in range(3):
         text, after = _own(b64encode(bytes(skipped) + data), skipped, data, 6)
         for each in {text, text.translate(_URLSAFE)}:
@@ -156,6 +158,12 @@ def _own(whole: bytes, skipped: int, data: bytes, size: int) -> tuple[bytes, int
 
 
 _DOTS: Final = re.compile(rb"\.{2,}|\xe2\x80\xa6")
+_PREFIX: Final = b"\0\0"
+"""Stands in the place of ``0x``."""
+_HEX: Final = b"0123456789abcdefABCDEF"
+_LOWER: Final = bytes(range(256)).lower()
+_NO_DIGITS: Final = bytes(range(256)).translate(None, _HEX)
+_IS_DIGIT: Final = bytes(byte in _HEX for byte in range(256))
 _URLSAFE: Final = bytes.maketrans(b"+/", b"-_")
 _BASE64: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
 _WORD: Final = frozenset(
@@ -176,6 +184,30 @@ def _places(reading: TextReading, needles: Iterable[_Needle]) -> Iterator[tuple[
                     first, last = _widened(text, start, end, needle)
                 yield reading.place(first, last - 1)
             start = text.find(needle.text, start + 1)
+
+
+def _in_hex(reading: TextReading, needles: Iterable[bytes]) -> Iterator[tuple[int, int]]:
+    """Where digits of hex are needles, whatever else stands between them."""
+    texts = [reading.text]
+    if b"0x" in reading.text or b"0X" in reading.text:  # Its zero is a digit, too.
+        texts.append(reading.text.replace(b"0x", _PREFIX).replace(b"0X", _PREFIX))
+    for text in texts:
+        digits = text.translate(_LOWER, _NO_DIGITS)
+        found = [(at, needle) for needle in needles for at in _all(digits, needle)]
+        if found:  # Only then: it costs more than all the rest.
+            at_digits = array("L", compress(range(len(text)), text.translate(_IS_DIGIT)))
+            for at, needle in found:
+                first = at_digits[at]
+                first -= len(_PREFIX) * text.startswith(_PREFIX, max(0, first - len(_PREFIX)))
+                yield reading.place(first, at_digits[at + len(needle) - 1])
+
+
+def _all(text: bytes, needle: bytes) -> Iterator[int]:
+    """Where a needle begins."""
+    start = text.find(needle)
+    while start >= 0:
+        yield start
+        start = text.find(needle, start + 1)
 
 
 def _ends(reading: TextReading, needles: Iterable[_Needle]) -> Iterator[tuple[int, int]]:
