@@ -188,8 +188,8 @@ class Sending:
     def interrupt(self, run_id: str | None = None, reason: str = "") -> Receipt:
         """Interrupt the turn at work of one run, or of all of them.
 
-        The blocking children that a run waits for are interrupted with it, others continue; the
-        receipt's ``run_ids`` lists every run that is reached.
+        The children that a run waits for, by calls that block or by their handles, are interrupted
+        with it, others continue; the receipt's ``run_ids`` lists every run that is reached.
         """
         if run_id is not None:
             check_label("run_id", run_id)

@@ -50,7 +50,7 @@ __all__ = [
     "CodeThread",
     "Reply",
     "admit",
-    "child_terminations",
+    "child_endings",
     "completion",
     "ends_question",
     "fold_code",
@@ -321,13 +321,16 @@ def completion(
     return (*start_if_missing(thread), *asked, *failed, *_ending(end))
 
 
-def child_terminations(
-    thread: CodeThread, outcome: OutcomeName, run_id: str
+def child_endings(
+    thread: CodeThread, outcome: OutcomeName, run_id: str, awaited: tuple[str, ...] = ()
 ) -> tuple[tuple[str, InLane], ...]:
     """What is terminated takes its children with it, and every other run below it, which is what
-    mail to the run itself means."""
-    if outcome != "terminated":
+    mail to the run itself means.  What is cut off otherwise interrupts those that are awaited."""
+    if outcome == "completed":
         return ()
+    if outcome != "terminated":
+        abort = e.SessionAbort(reason=f"its parent {outcome}")
+        return tuple((to, abort) for to in dict.fromkeys(awaited))
     why = e.SessionTerminate(reason=f"run {run_id} was terminated")
     return tuple((to, why) for to in (*thread.children, run_id))
 

@@ -278,6 +278,10 @@ class RunState(Protocol):
         ``finished()`` or ``events()`` of that was called, or with its process, the result is queued
         as a message, once; so is that of a child that a hook starts, if it comes before it is asked
         for.  ``result`` says it outright: ``"handle"``, ``"message"``, or ``"ignore"``.
+
+        A child whose handle is asked when the call is cut off is interrupted with it, unless its
+        result was to be a message or ignored.  One whose handle was asked in vain goes on; if the
+        call fails or is cut off, its result is queued.
         """
         ...
 

@@ -10,8 +10,10 @@ Rules
   unless its child is ``explicit``, its parent reads it by a handle, or a call that waited for it
   has been answered otherwise (an interruption).
 * The result of a child that a tool's code has started stays with its handle.  Where the call ends
-  and it has not been asked for, it is reported, too; until then it waits in the inbox.  A handle
-  does not outlive its process.
+  and it has not been asked for, it is reported, too; until then it waits in the inbox.  So it is
+  where the call fails, or is cut off, and has given up asking.  A handle does not outlive its
+  process.
+* A child whose handle a call asks is waited for, until the call ends or gives up.
 * A child whose run ends outside of a session has no result, and nothing is reported.
 """
 
@@ -61,6 +63,9 @@ _CUT_OFF: Final = {
 REQUEST_SECONDS: Final = 3600
 """How long a creation waits for its variables."""
 
+_OPEN: Final = ("call", "read", "left")
+_WITH_HANDLE: Final = ("read", "left", "handle")
+
 MAX_DEFERRED: Final = 100
 """Creations that wait for variables; the oldest is given up for a further one."""
 
@@ -84,14 +89,15 @@ class Child(Struct, frozen=True, gc=False, kw_only=True):
     takeover: bool = False
     ended: bool = False
     result: str = ""
-    """As in ``agent:child``, where code has started it; ``read``: its handle was asked."""
+    """As in ``agent:child``, where code has started it; ``read``: its handle was asked, ``left``:
+    in vain."""
     call: str = ""
     """The call whose end decides."""
 
     @property
     def is_undecided(self) -> bool:
         """Whether the call at work decides what becomes of the result."""
-        return bool(self.call) and self.result in ("call", "read")
+        return bool(self.call) and self.result in _OPEN
 
 
 class Start(Struct, frozen=True, gc=False):
@@ -138,6 +144,8 @@ class Family(Struct, frozen=True, gc=False):
     """Children whose results wait for the end of the calls that have started them."""
     has_lent: bool = False
     """Whether any child, one that has ended or not, has had the conversation."""
+    awaited: tuple[tuple[str, str], ...] = ()
+    """Calls (empty for a hook) and the children whose handles they ask."""
 
     @property
     def holds(self) -> bool:
@@ -216,9 +224,12 @@ def with_result(family: Family, item: e.SessionResult) -> Family:
             [
                 replace(each, ended=True) if each.run_id == child else each
                 for each in children
-                if each.run_id != child or each.resumable or each.result in ("read", "handle")
+                if each.run_id != child or each.resumable or each.result in _WITH_HANDLE
             ]
         )
+        if family.awaited:
+            awaited = tuple([pair for pair in family.awaited if pair[1] != child])
+            family = replace(family, awaited=awaited)
     if starts:
         starts = tuple(
             [
@@ -249,27 +260,33 @@ def with_results(family: Family, changes: dict[str, str], call: str = "") -> Fam
         ]
     )
     undecided = tuple([each.run_id for each in children if each.is_undecided])
-    return replace(family, children=children, undecided=undecided)
+    awaited = tuple([pair for pair in family.awaited if call and pair[0] != call])
+    return replace(family, children=children, undecided=undecided, awaited=awaited)
 
 
-def with_read(family: Family, run_id: str) -> Family:
-    """The family after a child's handle was asked for its result."""
+def with_read(family: Family, event: e.AgentRead) -> Family:
+    """The family after a child's handle was asked for its result, or is asked no longer."""
     children = tuple(
         [
-            replace(each, result="read")
-            if each.run_id == run_id and each.result == "call"
+            replace(each, result="left" if event.left else "read")
+            if each.run_id == event.child_run_id and each.result in _OPEN
             else each
             for each in family.children
         ]
     )
-    return replace(family, children=children)
+    asks = (event.call_id, event.child_run_id)
+    awaited = tuple([pair for pair in family.awaited if pair != asks])
+    if not event.left:
+        awaited = (*awaited, asks)
+    return replace(family, children=children, awaited=awaited)
 
 
 def with_interruption(family: Family) -> Family:
-    """The family after an interruption: what held a step back is no longer waited for."""
+    """The family after an interruption: what held a step back, or a hook, is waited for no more."""
     waited = tuple((start.child, OPENING) for start in family.starts if start.status == "waiting")
     starts = tuple(replace(s, status="done") if s.status == "waiting" else s for s in family.starts)
-    return replace(family, starts=starts, given_up=(*family.given_up, *waited))
+    awaited = tuple([pair for pair in family.awaited if pair[0]])
+    return replace(family, starts=starts, given_up=(*family.given_up, *waited), awaited=awaited)
 
 
 def with_deferred(family: Family, event: e.SessionVariables) -> Family:
@@ -297,7 +314,7 @@ def reports_to_side(family: Family, item: e.SessionResult) -> Child | None:
     child = family.find(item.child_run_id)
     if child is None or not child.reports or child.explicit or item.only_ends:
         return None
-    if child.result in ("read", "handle") or child.is_undecided:
+    if child.result in _WITH_HANDLE or child.is_undecided:
         return None
     if child.takeover:
         return None  # What comes too late is the user's, not the caller's.

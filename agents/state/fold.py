@@ -139,7 +139,7 @@ def _complete(thread: Thread, event: e.AgentComplete) -> Thread:
 
 
 def _interrupted(thread: Thread, event: e.AgentInterrupted) -> Thread:
-    if not thread.family.starts:
+    if not (thread.family.starts or thread.family.awaited):
         return thread
     return replace(thread, family=with_interruption(thread.family))
 
@@ -154,8 +154,9 @@ def _base(thread: Thread, event: e.AgentBase) -> Thread:
 
 
 def _restore(thread: Thread, event: e.AgentRestore) -> Thread:
-    if thread.family.undecided:  # Handles are gone with their process.
-        thread = replace(thread, family=with_results(thread.family, {"read": "call"}))
+    if thread.family.undecided or thread.family.awaited:  # Handles are gone with their process.
+        lost = {"read": "call", "left": "call"}
+        thread = replace(thread, family=with_results(thread.family, lost))
     # What was to be waited for before the model is asked again has passed meanwhile.
     return replace(
         thread, parked=False, restarts=thread.restarts + 1, delay=0.0, draft_text="",
@@ -350,7 +351,7 @@ def _child(thread: Thread, event: e.AgentChild) -> Thread:
 
 
 def _read(thread: Thread, event: e.AgentRead) -> Thread:
-    return replace(thread, family=with_read(thread.family, event.child_run_id))
+    return replace(thread, family=with_read(thread.family, event))
 
 
 def _message(thread: Thread, event: e.AgentMessage) -> Thread:

@@ -70,8 +70,9 @@ def complete_call(thread: Thread, event: e.AgentToolComplete) -> Thread:
     if call.status == "waiting" and call.child:  # Answered before the child's result came.
         given_up = (*thread.family.given_up, (call.child, call.key))
         thread = replace(thread, family=replace(thread.family, given_up=given_up))
-    if thread.family.undecided:
-        decided = {"read": "handle", "call": "message"}
+    if thread.family.undecided or thread.family.awaited:
+        left = "message" if event.is_error else "handle"
+        decided = {"read": "handle", "left": left, "call": "message"}
         family = with_results(thread.family, decided, f"{event.step}.{event.index}")
         thread = replace(thread, family=family)
     if event.parts or event.attachments:
@@ -102,12 +103,13 @@ def complete_calls(thread: Thread, events: Sequence[e.AgentToolComplete]) -> Thr
     An answer may have very many calls, and all beyond ``MAX_CALLS`` are refused in one commit.
     """
     step, last = thread.open, events[-1]
+    asked = thread.family.undecided or thread.family.awaited
     calls = [*step.calls] if step is not None else []
     for event in events:
         call = calls[event.index] if event.index < len(calls) else None
         if call is None:
             continue
-        if call.status == "waiting" or event.parts or event.attachments or thread.family.undecided:
+        if call.status == "waiting" or event.parts or event.attachments or asked:
             for each in events:
                 thread = complete_call(thread, each)
             return thread

@@ -223,6 +223,7 @@ def interrupted_children(
     calls = thread.open.calls if thread.open is not None else ()
     waited = [call.child for call in calls if call.status == "waiting" and call.child]
     waited += [start.child for start in thread.family.starts if start.status == "waiting"]
+    waited += [child for _, child in thread.family.awaited]
     left = (thread.origin.frame or 1) if depth is None else depth
     abort, cancel = e.SessionAbort(reason=reason), e.SessionCancel(reason=reason, depth=left)
     frames = thread.frames

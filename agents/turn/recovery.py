@@ -85,4 +85,5 @@ def _given_up(thread: Thread, restore: e.AgentRestore) -> Decision:
             text = LOST if began else f"not run: {CONTEXT_ONLY}"
             events.append(answer(thread, step, call, text, ran=began))
     events.append(session_end(thread, "interrupted", CONTEXT_ONLY))
-    return Decision(tuple(events), status="active", mail=interrupted_children(thread, CONTEXT_ONLY))
+    mail = interrupted_children(fold(thread, restore), CONTEXT_ONLY)  # Handles are gone.
+    return Decision(tuple(events), status="active", mail=mail)

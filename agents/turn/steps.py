@@ -137,7 +137,12 @@ def finished(
                 call_id=f"{step.number}.{call.index}",
             )
         )  # fmt: skip
-    return go_on(fold_all(thread, events), events, side, waiting, definitions)
+    decision = go_on(fold_all(thread, events), events, side, waiting, definitions)
+    if signal.is_late and thread.family.awaited:
+        abort, key = e.SessionAbort(reason=signal.output), f"{step.number}.{call.index}"
+        mail = tuple((child, abort) for by, child in thread.family.awaited if by == key)
+        decision = replace(decision, mail=(*decision.mail, *mail))
+    return decision
 
 
 def _notes(call: OpenCall, signal: ToolFinished) -> tuple[str, ...]:

@@ -86,9 +86,11 @@ __all__ = [
 
 
 class AgentRead(Event, tag="agent:read", home="own"):
-    """The code that has started a child asks for its result by its handle."""
+    """The code that has started a child asks for its result by its handle; or (``left``) it has
+    given up without having it."""
 
     child_run_id: str = ""
+    left: bool = False
 
 
 class ScheduleFire(Event, tag="schedule:fire", home="hub"):

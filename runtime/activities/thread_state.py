@@ -247,10 +247,26 @@ class ThreadState:
         child = self._others.spawn(
             self.run_id, agent, input, name=name, result=fate, call_id=self.call_id
         )
-        if fate == "call":
-            read = AgentRead(child_run_id=child.run_id, call_id=self.call_id)
-            child.on_read = lambda: self._record.note(read)
+        if fate in ("call", "handle"):
+            self._note_reading(child, is_told=fate == "call")
         return child
+
+    def _note_reading(self, child: Run, *, is_told: bool) -> None:
+        """Have it on record while the handle on a child is asked for its result.
+
+        ``is_told``: the run is told of the end, so that it is not on record twice.
+        """
+        read = AgentRead(child_run_id=child.run_id, call_id=self.call_id)
+
+        def asked() -> None:
+            self._record.note(read)
+
+        def left(is_read: bool) -> None:
+            if not (is_read and is_told):
+                child.on_read = asked
+                self._record.note(structs.replace(read, left=True))
+
+        child.on_read, child.on_left = asked, left
 
     # ── takeover ─────────────────────────────────────────────────────────────────────────────
 

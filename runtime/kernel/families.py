@@ -300,8 +300,24 @@ class Families:
         """The runs that an interruption of ``run_id`` reaches: those that it waits for."""
         found: list[str] = [run_id]
         for each in found:
-            found += [child for child in self._waited_by(each) if child not in found]
+            found += [child for child in self._stopped_with(each) if child not in found]
         return tuple(found)
+
+    def _stopped_with(self, run_id: str) -> tuple[str, ...]:
+        """The children that an interruption of a run in memory, or gone from it, reaches."""
+        run = self._live.find_model_run(run_id)
+        if run is None:
+            return (*self._waited_by(run_id), *self.awaited_by_code(run_id))
+        over = [item.child_run_id for item in run.mail.kept if isinstance(item, e.SessionResult)]
+        awaited = [child for _, child in run.thread.family.awaited if child not in over]
+        return (*_waited_for(run.thread), *awaited)
+
+    def awaited_by_code(self, run_id: str) -> tuple[str, ...]:
+        """The children whose outcomes the function of a code agent's run awaits."""
+        run = self._live.find(run_id)
+        if run is None or not isinstance(run.thread, CodeThread):
+            return ()
+        return tuple([x for x in self.waits.directly(run_id) if x in run.thread.children])
 
     async def interrupted_elsewhere(self, run_id: str, seq: int) -> tuple[str, ...]:
         """The same, of a run that another process drives: as the store has it at the item with
@@ -316,7 +332,8 @@ class Families:
             while position < end:
                 page, position = await journal.read(selection, after=position, until=end)
                 events += [event for event in page if event.lane == "own"]
-            waited = _waited_for(fold_all(EMPTY, events))
+            thread = fold_all(EMPTY, events)
+            waited = (*_waited_for(thread), *(child for _, child in thread.family.awaited))
             found += [child for child in waited if child not in found]
         return tuple(found)
 

@@ -1,6 +1,6 @@
 """``Run``: a handle on a run, for the code that started it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Generic, Self, TypeVar, overload
 
 from hubbub.agents.definitions.output import Output_co
@@ -46,12 +46,15 @@ class Run(ToldAttributes, Generic[Output_co]):
 
     __slots__ = (
         "_hub",
+        "_is_read",
         "_outcomes",
+        "_readers",
         "agent",
         "created",
         "cursor",
         "duplicate",
         "is_root",
+        "on_left",
         "on_read",
         "run_id",
     )
@@ -64,7 +67,11 @@ class Run(ToldAttributes, Generic[Output_co]):
         self._outcomes = outcomes
         self._hub = outcomes.hub
         self.on_read: Callable[[], object] | None = None
-        """Called before the run's outcome is first asked for."""
+        """Called before the run's outcome is first asked for, and again after ``on_left``."""
+        self.on_left: Callable[[bool], object] | None = None
+        """Called when nobody asks any longer, with whether anybody has the outcome."""
+        self._readers = 0
+        self._is_read = False
         self.run_id = run_id
         self.agent = agent
         self.is_root = is_root
@@ -90,12 +97,12 @@ class Run(ToldAttributes, Generic[Output_co]):
         kept.
         """
         self.will_read()
-        return await self._outcomes.result(self.run_id)
+        return await self._read(self._outcomes.result(self.run_id))
 
     async def finished(self) -> RunOutcome[Output_co]:
         """Wait for the terminal event."""
         self.will_read()
-        return await self._outcomes.finished(self.run_id)
+        return await self._read(self._outcomes.finished(self.run_id))
 
     async def ask(self, message: Sayable, *, source: str = "") -> RunOutcome[Output_co]:
         """Send a message and wait for the turn that takes it: returns how that ended.
@@ -116,7 +123,7 @@ class Run(ToldAttributes, Generic[Output_co]):
         ``Closed`` when the runtime is left.  A caller that is cancelled leaves the message sent.
         """
         self.will_read()
-        return await self._outcomes.ask(self.run_id, message, source)
+        return await self._read(self._outcomes.ask(self.run_id, message, source))
 
     @overload
     def events(self, kind: type[E], /, *, lossless: bool = True) -> EventStream[E]: ...
@@ -163,6 +170,24 @@ class Run(ToldAttributes, Generic[Output_co]):
         on_read, self.on_read = self.on_read, None
         if on_read is not None:
             on_read()
+        self._readers += 1
+
+    def has_read(self, is_read: bool) -> None:
+        """Say that one who has asked for what the run comes to has it, or asks no longer."""
+        self._readers -= 1
+        self._is_read |= is_read
+        if not self._readers and self.on_left is not None:
+            self.on_left(self._is_read)
+
+    async def _read(self, outcome: Awaitable[RunOutcome[Output_co]]) -> RunOutcome[Output_co]:
+        """The outcome, now that its reader has said so."""
+        try:
+            read = await outcome
+        except BaseException:
+            self.has_read(False)
+            raise
+        self.has_read(True)
+        return read
 
     def send(self, message: Sayable) -> Receipt:
         """Send a message to this run."""

@@ -14,7 +14,7 @@ from hubbub.agents.code.lifecycle import (
     CodeThread,
     Reply,
     admit,
-    child_terminations,
+    child_endings,
     completion,
     ends_question,
     fold_code,
@@ -262,7 +262,8 @@ class CodeRun:
         events = completion(self.thread, outcome, reason=reason, output=output, failure=failure)
         if taken:
             events = (e.SessionTaken(items=taken), *events)
-        mail = child_terminations(self.thread, outcome, self.lane.run_id)
+        awaited = self.shared.families.awaited_by_code(self.lane.run_id)
+        mail = child_endings(self.thread, outcome, self.lane.run_id, awaited)
         self._append(events, taken=taken, ends=True, mail=mail)
         tell_code_failure(self.lane, self.thread, **shown)
 

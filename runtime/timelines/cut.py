@@ -176,7 +176,8 @@ def _waited(thread: Thread) -> set[str]:
     """The children that a run waits for."""
     calls = thread.open.calls if thread.open is not None else ()
     waits = {call.child for call in calls if call.status == "waiting" and call.child}
-    return waits | {start.child for start in thread.family.starts if start.status == "waiting"}
+    waits |= {start.child for start in thread.family.starts if start.status == "waiting"}
+    return waits | {child for _, child in thread.family.awaited}
 
 
 class _Cut:

@@ -199,7 +199,7 @@ class Replies:
             case e.AgentRead():
                 assert isinstance(written, e.AgentRead)
                 if (child := self._children.get(written.child_run_id)) is not None:
-                    child.will_read()
+                    child.has_read(False) if written.left else child.will_read()
             case e.SessionPrompt() as asked:
                 await _ask(asked, state)
             case _:
