@@ -28,7 +28,7 @@ from hubbub.hub.store.journal import Addressing, LoadedRun, RunInfo
 __all__ = [
     "IMPORTED", "MAX_TREES_COUNTED", "SPOKEN_TO", "AcceptedRow", "Backup", "EventRow",
     "ProcessRow", "Recency", "RunRow", "StoreReader", "StoreUnreadable", "Stored", "WaitingRow",
-    "answered_prompts", "decoded", "events_in", "info_of", "own_lane",
+    "answered_prompts", "damage_in", "decoded", "events_in", "info_of", "own_lane",
 ]  # fmt: skip
 
 SPOKEN_TO: Final = ("", "user")
@@ -383,6 +383,11 @@ def decoded(reader: StoreReader, position: int, body: bytes | None) -> Event:
             f"what stands at position {position} is no event ({error}); hubbub fsck lists all "
             "damage, a backup undoes it",
         ) from error
+
+
+def damage_in(reader: StoreReader, error: Exception) -> str:
+    """What cannot be read, as ``error`` says it, without the place of the store."""
+    return str(error).removeprefix(f"store {reader.place}: ")
 
 
 def answered_prompts(reader: StoreReader, run_id: str) -> frozenset[str]:

@@ -24,7 +24,7 @@ POLL_SECONDS: Final = 0.25
 """Between two looks at a store that is followed."""
 
 
-def runs_command(write: Write) -> Callable[..., int]:
+def runs_command(write: Write, notice: Write) -> Callable[..., int]:
     def runs(
         *,
         all: bool = False,
@@ -35,7 +35,8 @@ def runs_command(write: Write) -> Callable[..., int]:
         """List the runs of a store, children under their parents, the newest tree first.
 
         And what they wait for people to answer, and schedules that have not fired yet. Works
-        beside a runtime at work and without one.
+        beside a runtime at work and without one. Exit code 1 if a run is damaged; the others are
+        listed all the same.
 
         Parameters
         ----------
@@ -60,7 +61,10 @@ def runs_command(write: Write) -> Callable[..., int]:
         else:
             write_all(write, run_lines(found, now, ended=all))
             write_all(write, waiting_schedule_lines(schedules))
-        return 0
+        damaged = [each for each in found.runs if each.damage]
+        for run in damaged:
+            notice(f"run {run.run_id}: {run.damage}")
+        return 1 if damaged else 0
 
     return runs
 

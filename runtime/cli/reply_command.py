@@ -63,11 +63,10 @@ def reply_command(screen: CommandScreen) -> Callable[..., int]:
         if prompt is None:
             if answer is not None:
                 raise OperatorError("name the prompt; hubbub reply alone lists those that are open")
-            _list(screen, store, as_json=json)
-        elif answer is None:
+            return _list(screen, store, as_json=json)
+        if answer is None:
             raise OperatorError(f"prompt {prompt!r}: give TEXT, --approve or --deny REASON with it")
-        else:
-            _reply(screen, store, prompt, answer, as_json=json)
+        _reply(screen, store, prompt, answer, as_json=json)
         return 0
 
     return reply
@@ -103,16 +102,20 @@ def _object(arguments: str | None) -> dict[str, Any] | None:
         ) from None
 
 
-def _list(screen: CommandScreen, store: str, *, as_json: bool) -> None:
+def _list(screen: CommandScreen, store: str, *, as_json: bool) -> int:
     from hubbub.runtime.cli.text import prompt_lines
     from hubbub.runtime.inspection.prompts import open_prompts
 
+    damage: dict[str, str] = {}
     with open_reader(store) as opened:
-        prompts = open_prompts(opened)
+        prompts = open_prompts(opened, damage=damage)
     if as_json:
         screen.write(document({"prompts": prompts}))
     else:
         write_all(screen.write, prompt_lines(prompts, Ports().clock.now()))
+    for run_id, words in damage.items():
+        screen.notice(f"run {run_id}: {words}")
+    return 1 if damage else 0
 
 
 def _reply(

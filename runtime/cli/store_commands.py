@@ -34,7 +34,7 @@ def store_commands(screen: CommandScreen) -> Mapping[str, Callable[..., int]]:
     write, notice = screen.write, screen.notice
     return {
         "conversations": conversations_command(write),
-        "runs": runs_command(write),
+        "runs": runs_command(write, notice),
         "show": show_command(write),
         "tail": tail_command(write, screen.loop),
         "replay": replay_command(write),

@@ -17,9 +17,9 @@ from msgspec import Struct
 
 from hubbub.agents.state.prompts import LASTING
 from hubbub.hub.delivery.ended_prompts import asker_of
-from hubbub.hub.errors import OperatorError
+from hubbub.hub.errors import OperatorError, StoreFailed
 from hubbub.hub.events import PromptKind, SessionPrompt, SessionPromptEnd
-from hubbub.hub.store.reader import RunRow, StoreReader, answered_prompts, decoded
+from hubbub.hub.store.reader import RunRow, StoreReader, answered_prompts, damage_in, decoded
 from hubbub.hub.values import Json
 from hubbub.runtime.inspection.find import ambiguity
 
@@ -73,12 +73,23 @@ class NoOnePrompt(OperatorError):
 
 
 def open_prompts(
-    store: StoreReader, run_ids: Iterable[str] | None = None
+    store: StoreReader,
+    run_ids: Iterable[str] | None = None,
+    damage: dict[str, str] | None = None,
 ) -> tuple[ShownPrompt, ...]:
-    """What people are asked by these runs, or by any, the oldest first; answered or not."""
+    """What people are asked by these runs, or by any, the oldest first; answered or not.
+
+    What a damaged run asks is left out; ``damage`` is told what of it cannot be read.
+    """
+    found: list[ShownPrompt] = []
     with store.one_moment():
         look = _Look(store)
-        found = [each for run_id in look.asking(run_ids) for each in look.at(run_id)]
+        for run_id in look.asking(run_ids):
+            try:
+                found += look.at(run_id)
+            except StoreFailed as error:
+                if damage is not None:
+                    damage.setdefault(run_id, damage_in(store, error))
     return tuple(sorted(found, key=lambda each: (each.since, each.prompt_id)))
 
 
@@ -87,7 +98,8 @@ def find_prompt(store: StoreReader, given: str) -> ShownPrompt:
 
     Raises ``NoOnePrompt``, which lists the candidates, or says how an earlier one has ended.
     """
-    prompts = open_prompts(store)
+    damage: dict[str, str] = {}
+    prompts = open_prompts(store, damage=damage)
     for each in prompts:
         if each.prompt_id == given:
             return each
@@ -97,6 +109,8 @@ def find_prompt(store: StoreReader, given: str) -> ShownPrompt:
         known = "a part of a prompt's id has at least"
         raise OperatorError(f"prompt {given!r}: {known} {MIN_PART} characters; write more of it")
     found = [x for x in prompts if x.prompt_id.startswith(given) or x.prompt_id.endswith(given)]
+    for run_id in damage if not found else ():
+        raise OperatorError(f"prompt {given!r}: may be of run {run_id}: {damage[run_id]}")
     if len(found) != 1:
         raise NoOnePrompt(given, tuple([each.prompt_id for each in found]))
     return found[0]

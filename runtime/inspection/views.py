@@ -14,12 +14,20 @@ from hubbub.agents.folders.stack_view import stack_of
 from hubbub.agents.model import Usage
 from hubbub.hub import events as e
 from hubbub.hub.delivery.patterns import Patterns
-from hubbub.hub.errors import UnknownRun
+from hubbub.hub.errors import BadValue, StoreFailed, UnknownRun
 from hubbub.hub.events import Event, FileRef
 from hubbub.hub.events.descriptors import Descriptor, read_descriptor
 from hubbub.hub.ports import Clock
 from hubbub.hub.store.cursor import cursor_at
-from hubbub.hub.store.reader import RunRow, Stored, StoreReader, decoded, events_in, own_lane
+from hubbub.hub.store.reader import (
+    RunRow,
+    Stored,
+    StoreReader,
+    damage_in,
+    decoded,
+    events_in,
+    own_lane,
+)
 from hubbub.hub.values import NULL, Json
 from hubbub.runtime.inspection.event_words import Said, conversation_of, talk_of
 from hubbub.runtime.inspection.prompts import ShownPrompt, open_prompts
@@ -64,6 +72,8 @@ class ShownRun(Struct, frozen=True, kw_only=True):
     tree: Used | None = None
     """What it and all below it have used: in a report, and in lists of the roots whose trees are
     not too long."""
+    damage: str = ""
+    """What of it, or of a run below it that is not shown, cannot be read."""
 
 
 class Runs(Struct, frozen=True, kw_only=True):
@@ -131,8 +141,10 @@ class RunReport(Struct, frozen=True, kw_only=True):
 def list_runs(store: StoreReader, *, ended: bool = False, limit: int = 50) -> Runs:
     """The ``limit`` newest trees with a live run in them, ended runs above it included.
 
-    With ``ended`` all trees, with all their runs.
+    With ``ended`` all trees, with all their runs.  A damaged run is told by its line, and keeps no
+    other from being listed.
     """
+    damage: dict[str, str] = {}
     with store.one_moment():
         roots, count = store.newest_trees(live=not ended, limit=limit)
         shown: list[ShownRun] = []
@@ -142,11 +154,30 @@ def list_runs(store: StoreReader, *, ended: bool = False, limit: int = 50) -> Ru
             rows = store.tree(root)
             if (length := sum(row.seq for row in rows)) <= left and tree:
                 left -= length
-                tree[0] = replace(tree[0], tree=used_by(store, [row.run_id for row in rows]))
+                tree[0] = replace(tree[0], tree=_used(store, rows, tree, damage))
             shown += tree
         live = [each.run_id for each in shown if each.status != "ended"]
-        prompts = open_prompts(store, live)
+        prompts = open_prompts(store, live, damage)
+    if damage:
+        shown = [replace(x, damage=x.damage or damage.get(x.run_id, "")) for x in shown]
     return Runs(runs=shown, more=count - len(roots), prompts=prompts)
+
+
+def _used(
+    store: StoreReader, rows: Iterable[RunRow], shown: Sequence[ShownRun], damage: dict[str, str]
+) -> Used | None:
+    """What a tree has used; unknown where it is damaged, which is noted."""
+    run_ids = [row.run_id for row in rows]
+    try:
+        return used_by(store, run_ids)
+    except (BadValue, StoreFailed):
+        places = {each.run_id for each in shown}
+        for run_id in run_ids:
+            try:
+                used_by(store, (run_id,))
+            except (BadValue, StoreFailed) as error:
+                damage[run_id if run_id in places else shown[0].run_id] = damage_in(store, error)
+        return None
 
 
 def _tree(store: StoreReader, root: str, ended: bool) -> list[ShownRun]:
@@ -177,10 +208,16 @@ def _tree(store: StoreReader, root: str, ended: bool) -> list[ShownRun]:
 
 
 def _shown(store: StoreReader, row: RunRow, depth: int = 0) -> ShownRun:
+    outcome = damage = ""
+    if row.status == "ended":
+        try:
+            outcome = _outcome(store, row.run_id)
+        except StoreFailed as error:
+            damage = damage_in(store, error)
     return ShownRun(
         run_id=row.run_id, root_run_id=row.root_run_id, parent_run_id=row.parent_run_id,
         depth=depth, agent=row.agent, name=row.name, status=row.status, inbox=row.inbox,
-        outcome=_outcome(store, row.run_id) if row.status == "ended" else "",
+        outcome=outcome, damage=damage,
         created_at=row.created_at, waiting=row.waiting, session_key=row.session_key,
     )  # fmt: skip
 

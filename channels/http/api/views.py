@@ -64,7 +64,8 @@ class RunView(Struct, frozen=True, kw_only=True):
     or an external result), ``parked`` (for the next message) or ``ended``.  ``inbox`` is ``open``,
     ``closing``, ``terminated`` or ``ended``; ``waiting`` how much waits in it; ``outcome`` is empty
     until the run has ended.  ``tree`` is what it and all below it have used: in a report, and in
-    lists of the roots whose trees are not too long to count.
+    lists of the roots whose trees are not too long to count.  ``damage`` is what of it, or of a run
+    below it that is not shown, cannot be read.
     """
 
     run_id: str
@@ -80,6 +81,7 @@ class RunView(Struct, frozen=True, kw_only=True):
     waiting: int
     session_key: str
     tree: UsedView | None = None
+    damage: str = ""
 
 
 class PromptView(Struct, frozen=True, kw_only=True):
