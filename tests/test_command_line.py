@@ -486,6 +486,15 @@ def test_chat_through_a_pipe_answers_on_stdout_and_says_on_stderr_that_it_is_off
     assert "no API key in the environment, so this is the offline model" in err
 
 
+@pytest.mark.spec("K-03")
+@pytest.mark.parametrize("wrong", [("--store", "X"), ("--session", "a b"), ("--model", "x:y")])
+def test_chat_that_is_refused_says_why_and_nothing_else(
+    wrong: tuple[str, str], tmp_path: Path
+) -> None:
+    code, out, err = hubbub_here("chat", "--skills", "none", *wrong, say="hi\n", cwd=tmp_path)
+    assert (code, out) == (2, "") and is_one_line(err)
+
+
 def test_chat_reads_the_folder_it_was_given_and_no_other(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()

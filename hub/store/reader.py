@@ -28,7 +28,7 @@ from hubbub.hub.store.journal import Addressing, LoadedRun, RunInfo
 __all__ = [
     "IMPORTED", "MAX_TREES_COUNTED", "SPOKEN_TO", "AcceptedRow", "Backup", "EventRow",
     "ProcessRow", "Recency", "RunRow", "StoreReader", "StoreUnreadable", "Stored", "WaitingRow",
-    "answered_prompts", "damage_in", "decoded", "events_in", "info_of", "own_lane",
+    "answered_prompts", "damage_said", "decoded", "events_in", "info_of", "own_lane",
 ]  # fmt: skip
 
 SPOKEN_TO: Final = ("", "user")
@@ -385,7 +385,7 @@ def decoded(reader: StoreReader, position: int, body: bytes | None) -> Event:
         ) from error
 
 
-def damage_in(reader: StoreReader, error: Exception) -> str:
+def damage_said(reader: StoreReader, error: Exception) -> str:
     """What cannot be read, as ``error`` says it, without the place of the store."""
     return str(error).removeprefix(f"store {reader.place}: ")
 

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
@@ -117,7 +117,9 @@ def _chat(
 
     ports = Ports()
     if spec is None:
-        return _conversation(converse, _assistant(screen, ports, own), ports, kept)
+        notes: list[str] = []
+        assistant = _assistant(screen, notes, ports, own)
+        return _conversation(converse, assistant, ports, kept, lambda: _say(screen, notes))
     if own.system or own.folder is not None or own.skills is not None:
         options = "--system, --folder and --skills"
         raise OperatorError(f"{options} are for the assistant; leave them out, or MODULE:AGENT")
@@ -127,8 +129,16 @@ def _chat(
     return _conversation(converse, loaded, ports, kept)
 
 
-def _assistant(screen: CommandScreen, ports: Ports, own: _Own) -> "LoadedAgents":
-    """The agents that come with hubbub, on the model that is there."""
+def _say(screen: CommandScreen, notes: Iterable[str]) -> None:
+    for note in notes:
+        screen.notice(note)
+
+
+def _assistant(screen: CommandScreen, notes: list[str], ports: Ports, own: _Own) -> "LoadedAgents":
+    """The agents that come with hubbub, on the model that is there.
+
+    ``notes`` is given what its user should know, once nothing refuses what was asked for.
+    """
     from hubbub.runtime.demo.chat.agents import (
         DEFAULT_SKILLS,
         ChatModels,
@@ -142,30 +152,30 @@ def _assistant(screen: CommandScreen, ports: Ports, own: _Own) -> "LoadedAgents"
         folder = existing_folder(folder, "name the folder that research may read: --folder FOLDER")
     if model is not None and not model.strip():
         raise OperatorError("--model is empty; write provider:name, for example anthropic:NAME")
-    skills = _skills(screen, own.skills, Path(DEFAULT_SKILLS))
+    skills = _skills(notes, own.skills, Path(DEFAULT_SKILLS))
     chosen = model or model_of_environment(os.environ)
     if chosen is None:
-        screen.notice("no API key in the environment, so this is the offline model; see --model")
+        notes.append("no API key in the environment, so this is the offline model; see --model")
         latency = SPEECH_SECONDS if screen.is_interactive() else 0.0
         models = offline_models(ports, latency=latency)
         folder = folder or Path.cwd()  # Nothing that is read leaves this machine.
     else:
         models = ChatModels(chosen, chosen, "")
         if model is None:
-            screen.notice(f"talking to {chosen}; see --model")
+            notes.append(f"talking to {chosen}; see --model")
     return chat_agents(
         models, ports, system=own.system, folder=folder, skills=skills,
         skills_folder=own.skills or Path(DEFAULT_SKILLS),
     )  # fmt: skip
 
 
-def _skills(screen: CommandScreen, named: Path | None, usual: Path) -> "tuple[Skill, ...]":
+def _skills(notes: list[str], named: Path | None, usual: Path) -> "tuple[Skill, ...]":
     """The user's skills; a folder that was not asked for is left out rather than complained of."""
     from hubbub.runtime.loading.skills import BadSkills, load_skills
 
     if named is not None and not os.path.lexists(named):
         shown = printable(str(named))
-        screen.notice(f"{shown} does not exist; skill-writer makes it for its first skill")
+        notes.append(f"{shown} does not exist; skill-writer makes it for its first skill")
         return ()
     if named is not None:
         remedy = "name the folder of your skills: --skills FOLDER"
@@ -174,12 +184,21 @@ def _skills(screen: CommandScreen, named: Path | None, usual: Path) -> "tuple[Sk
         return load_skills(usual) if usual.is_dir() else ()
     except BadSkills as error:
         text = printable(" ".join(str(error).split()))
-        screen.notice(f"{text}; going on without; --skills FOLDER names another folder")
+        notes.append(f"{text}; going on without; --skills FOLDER names another folder")
         return ()
 
 
-def _conversation(converse: Converse, loaded: "LoadedAgents", ports: Ports, kept: _Kept) -> Work:
-    """A conversation with an agent, from the opening of its store to its end."""
+def _conversation(
+    converse: Converse,
+    loaded: "LoadedAgents",
+    ports: Ports,
+    kept: _Kept,
+    begins: Callable[[], object] = lambda: None,
+) -> Work:
+    """A conversation with an agent, from the opening of its store to its end.
+
+    ``begins`` is called when nothing hinders it any more.
+    """
     session_key = kept.session_key
 
     async def work() -> int:
@@ -192,6 +211,7 @@ def _conversation(converse: Converse, loaded: "LoadedAgents", ports: Ports, kept
             choices = runtime.definitions.side(name).choices
             runtime.services.catalog.prepare([tuple(each.model for each in choices)])
         async with runtime:
+            begins()
             code = await converse(runtime.hub, name, session_key)
             with anyio.move_on_after(CLOSING_SECONDS):  # What was closed on the way out ends.
                 while await runtime.hub.journal.ready():  # noqa: ASYNC110

@@ -19,7 +19,7 @@ from hubbub.agents.state.prompts import LASTING
 from hubbub.hub.delivery.ended_prompts import asker_of
 from hubbub.hub.errors import OperatorError, StoreFailed
 from hubbub.hub.events import PromptKind, SessionPrompt, SessionPromptEnd
-from hubbub.hub.store.reader import RunRow, StoreReader, answered_prompts, damage_in, decoded
+from hubbub.hub.store.reader import RunRow, StoreReader, answered_prompts, damage_said, decoded
 from hubbub.hub.values import Json
 from hubbub.runtime.inspection.find import ambiguity
 
@@ -89,7 +89,7 @@ def open_prompts(
                 found += look.at(run_id)
             except StoreFailed as error:
                 if damage is not None:
-                    damage.setdefault(run_id, damage_in(store, error))
+                    damage.setdefault(run_id, damage_said(store, error))
     return tuple(sorted(found, key=lambda each: (each.since, each.prompt_id)))
 
 

@@ -23,7 +23,7 @@ from hubbub.hub.store.reader import (
     RunRow,
     Stored,
     StoreReader,
-    damage_in,
+    damage_said,
     decoded,
     events_in,
     own_lane,
@@ -176,7 +176,7 @@ def _used(
             try:
                 used_by(store, (run_id,))
             except (BadValue, StoreFailed) as error:
-                damage[run_id if run_id in places else shown[0].run_id] = damage_in(store, error)
+                damage[run_id if run_id in places else shown[0].run_id] = damage_said(store, error)
         return None
 
 
@@ -213,7 +213,7 @@ def _shown(store: StoreReader, row: RunRow, depth: int = 0) -> ShownRun:
         try:
             outcome = _outcome(store, row.run_id)
         except StoreFailed as error:
-            damage = damage_in(store, error)
+            damage = damage_said(store, error)
     return ShownRun(
         run_id=row.run_id, root_run_id=row.root_run_id, parent_run_id=row.parent_run_id,
         depth=depth, agent=row.agent, name=row.name, status=row.status, inbox=row.inbox,
