@@ -11,7 +11,7 @@ ended, as its ``Retention`` says.
   the run, what comes later finds none.  A tree goes whole; after a crash it is there or gone.
 * What is read is read a page at a time, where the store reads; between two trees all others have
   their turn.  No list of all runs is made.
-* A tree that cannot be read, or whose folders cannot be removed, stays, and is told once.
+* A tree that cannot be read, or removed, stays, is told once, and is tried again (``kept.py``).
 * The end of a silent tree is an ordinary one, and counts only if nobody spoke to it meanwhile.
 * Of several processes on one store one makes the passes (``turn.py``), and nothing goes of which
   one of the others has yet to hear.
@@ -36,6 +36,7 @@ from hubbub.hub.store.reader import StoreReader
 from hubbub.hub.store.store import RETENTION, Removed, RemovesTrees, drops_of, takes_bases
 from hubbub.runtime.kernel.services import Services
 from hubbub.runtime.removal.imported import ImportedTrees
+from hubbub.runtime.removal.kept import KeptTrees
 from hubbub.runtime.removal.measured import MeasuredEvents
 from hubbub.runtime.removal.old_turns import OldTurns
 from hubbub.runtime.removal.turn import PassTurn
@@ -65,9 +66,6 @@ __all__ = ["RetentionPasses", "seconds_between"]
 
 P = TypeVar("P")
 T = TypeVar("T")
-
-MAX_TOLD: Final = 1_000
-"""Trees that cannot go of which is remembered that they were told."""
 
 TOGETHER: Final = 2_000
 """Events of trees that are on their way out at once, each tree in its own commit: a store that is
@@ -104,6 +102,7 @@ class RetentionPasses:
         if self._contents is not None:  # Before any run is at work.
             self._contents.hold_contents()
         self.removed = Removed(since=0)
+        self._kept = KeptTrees(self.removed, self._clock, seconds_between(retention))
         self._published = 0
         """When that was told to who only reads the store."""
         self._imported = ImportedTrees()
@@ -117,8 +116,6 @@ class RetentionPasses:
         if self._turn.is_shared:  # Others may be at work that know no bases.
             self._turns.kept = 0
         self._task: TaskHandle[Any, None] | None = None
-        self._told: dict[str, bool] = {}
-        """What was told to stay; whether for good, so that it is tried no more."""
         self._highest = 0
         """The highest position from which something was removed."""
         self._measured = MeasuredEvents(keeps_all=store.keeps_all)
@@ -252,7 +249,7 @@ class RetentionPasses:
             behind = after if retention.most is not None else 0
             going: list[EndedTree] = []
             for root, problem in page.problems:
-                self._keep(problem, root)
+                self._kept.keep(problem, root, is_tried=True)
             for position, tree in page.trees:
                 if tree.root_run_id in apart:
                     continue
@@ -308,14 +305,14 @@ class RetentionPasses:
             except HubbubError as error:
                 damage = str(error)
             if damage:
-                self._keep(damage, tree.root_run_id)
+                self._kept.keep(damage, tree.root_run_id)
             else:
                 sound.append(tree)
         return sound
 
     async def _remove(self, trees: Sequence[EndedTree]) -> Collection[str]:
         """Have trees go, each in a commit of its own; the roots of those that have."""
-        trees = await self._sound([x for x in trees if not self._told.get(x.root_run_id)])
+        trees = await self._sound([x for x in trees if self._kept.is_due(x.root_run_id)])
         sizes = {}
         for tree in trees if self._retention.most is not None else ():
             size = await self._measured.size_of(self._look, tree.run_ids)
@@ -347,7 +344,7 @@ class RetentionPasses:
                 self._has_gone(tree, sizes.get(tree.root_run_id, 0))
                 gone.append(tree.root_run_id)
             elif commit.error != "conflict" and not self._journal.failure:
-                self._keep(commit.error, tree.root_run_id)
+                self._kept.keep(commit.error, tree.root_run_id)
         return gone
 
     def _note_of(self, last: int) -> Mapping[str, str]:
@@ -366,7 +363,7 @@ class RetentionPasses:
             words = str(error)
             if isinstance(error, OSError):
                 words = f"{error.filename}: {error.strerror}; make it removable"
-            self._keep(words, trees[0].root_run_id, may_go=isinstance(error, OSError))
+            self._kept.keep(words, trees[0].root_run_id, is_tried=isinstance(error, OSError))
             return ()
         return trees
 
@@ -374,6 +371,7 @@ class RetentionPasses:
         for run_id in tree.run_ids:
             self._hub.addressing.run_ended(run_id)
         self._hub.ports.blobs.drop(tree.root_run_id)
+        self._kept.has_gone(tree.root_run_id)
         self._measured.gone(tree.run_ids, size)
         removed = self.removed
         removed.trees, removed.runs = removed.trees + 1, removed.runs + len(tree.run_ids)
@@ -389,7 +387,7 @@ class RetentionPasses:
             removed.contents += dropped.contents
             removed.content_bytes += dropped.size
             for problem in dropped.problems:
-                self._keep(problem)
+                self._kept.keep(problem)
 
     async def _commit(self, commit: Commit) -> None:
         await self._submit(commit).wait()
@@ -407,17 +405,6 @@ class RetentionPasses:
         commit.after = after
         self._hub.pipeline.submit(commit)
         return done
-
-    def _keep(self, problem: str, root: str = "", *, may_go: bool = False) -> None:
-        """A tree, or a content, stays although it should go: say so, once.  One that ``may_go`` is
-        tried by each pass."""
-        about = root or problem
-        if about in self._told:
-            return
-        self.removed.problems += 1
-        if len(self._told) < MAX_TOLD:
-            self._told[about] = not may_go
-        log.warning("retention.kept", run_id=root, problem=problem)
 
     async def _look(self, look: Callable[[StoreReader], T]) -> T:
         """What is found in the store; before that all others have their turn."""

@@ -281,9 +281,9 @@ class PostgresStore(PostgresReads):
             await self._write_surely(batch)
             return
         except Exception as error:
-            if not self._writer.is_of_contents(error):
+            if not self._writer.is_of_batch(error, batch):
                 raise
-            log.error("commit.unwritable", batch=len(batch), exc_info=error)
+            attempt.tell(error)
         # Something in the batch is no store's to keep: each is written by itself.
         attempt.undo()
         await self._on_writer(self._writer.forget)
@@ -291,7 +291,7 @@ class PostgresStore(PostgresReads):
             try:
                 await self._write_surely((operation,))
             except Exception as error:
-                if not self._writer.is_of_contents(error):
+                if not self._writer.is_of_batch(error, (operation,)):
                     raise
                 await self._on_writer(self._writer.forget)
                 if isinstance(operation, Commit):

@@ -23,7 +23,7 @@ from hubbub.runtime.stores.postgres.lease import LeaseOver, WorkerLease
 from hubbub.runtime.stores.postgres.removal.removals import remove_runs, remove_turns
 from hubbub.runtime.stores.postgres.rows import PostgresRows
 from hubbub.runtime.stores.postgres.sealing import Seal
-from hubbub.runtime.stores.postgres.server.faults import is_of_contents
+from hubbub.runtime.stores.postgres.server.faults import is_of_contents, is_of_removal
 from hubbub.runtime.stores.postgres.share import PostgresShare
 from hubbub.runtime.stores.postgres.trees import CameTo, GroupTrees
 from hubbub.runtime.stores.sql.rows import Depths, values_of
@@ -117,10 +117,6 @@ class PostgresWriter(LedgerWriter):
         """Take everything from the database: what was tried could not be written."""
         self._in_doubt = None
         self._begin_again()
-
-    def is_of_contents(self, error: Exception) -> bool:
-        """Whether what was to be written is to blame, rather than the database."""
-        return self._is_of_contents(error)
 
     # ── a batch ──────────────────────────────────────────────────────────────────────────────
 
@@ -305,6 +301,9 @@ class PostgresWriter(LedgerWriter):
 
     def _is_of_contents(self, error: Exception) -> bool:
         return is_of_contents(error)
+
+    def _is_of_removal(self, error: Exception) -> bool:
+        return is_of_removal(error)
 
 
 def _columns(rows: Sequence[Sequence[Any]]) -> tuple[list[Any], ...]:

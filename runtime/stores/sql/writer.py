@@ -82,6 +82,11 @@ class Attempt:
         self._batch = [each for each in batch if isinstance(each, Commit)]
         self._given = [(x, x.event) for commit in self._batch for x in commit.deliveries]
 
+    def tell(self, error: Exception) -> None:
+        """Log that the batch cannot be written.  Of what is to go who submits it says so, once."""
+        if not (self._batch and all(commit.gone for commit in self._batch)):
+            log.error("commit.unwritable", batch=len(self._batch), exc_info=error)
+
     def undo(self) -> None:
         """Have the batch be as though it had not been tried."""
         for delivery, event in self._given:
@@ -122,6 +127,16 @@ class LedgerWriter(ABC):
     def _is_of_contents(self, error: Exception) -> bool:
         """Whether what was to be written is to blame, rather than the database."""
 
+    @abstractmethod
+    def _is_of_removal(self, error: Exception) -> bool:
+        """Whether somebody may have had just the removal of rows refused.  Of what only adds to the
+        store the same is said of the database."""
+
+    def is_of_batch(self, error: Exception, batch: Iterable[Operation]) -> bool:
+        """Whether some of what was to be written is to blame, rather than the database."""
+        removes = any(isinstance(each, Commit) and (each.gone or each.cut) for each in batch)
+        return self._is_of_contents(error) or (removes and self._is_of_removal(error))
+
     # ── a batch ──────────────────────────────────────────────────────────────────────────────
 
     def apply(self, batch: Iterable[Operation]) -> Applied:
@@ -136,9 +151,9 @@ class LedgerWriter(ABC):
         try:
             return self._write(batch)
         except Exception as error:
-            if not self._is_of_contents(error):
+            if not self.is_of_batch(error, batch):
                 raise
-            log.error("commit.unwritable", batch=len(batch), exc_info=error)
+            attempt.tell(error)
         attempt.undo()
         return self._write_apart(batch)
 
@@ -150,7 +165,7 @@ class LedgerWriter(ABC):
             try:
                 described += self._write((operation,)).described
             except Exception as error:
-                if not self._is_of_contents(error):
+                if not self.is_of_batch(error, (operation,)):
                     raise
                 self._begin_again()
                 if isinstance(operation, Commit):

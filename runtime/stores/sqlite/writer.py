@@ -171,6 +171,9 @@ class SqliteWriter(LedgerWriter):
     def _is_of_contents(self, error: Exception) -> bool:
         return isinstance(error, _OF_CONTENTS) or not isinstance(error, _OF_OTHERS)
 
+    def _is_of_removal(self, error: Exception) -> bool:
+        return isinstance(error, sqlite3.IntegrityError) and error.sqlite_errorname in _REFUSALS
+
 
 _DEPTHS: Final = "SELECT value FROM meta WHERE key = 'depths'"
 _KEEP_DEPTHS: Final = "INSERT OR REPLACE INTO meta VALUES ('depths', ?)"
@@ -185,4 +188,5 @@ _FOR_REMOVALS: Final = (
 )
 
 _OF_CONTENTS: Final = (sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
+_REFUSALS: Final = ("SQLITE_CONSTRAINT_TRIGGER", "SQLITE_CONSTRAINT_FOREIGNKEY")
 _OF_OTHERS: Final = (sqlite3.Error, OSError, MemoryError)

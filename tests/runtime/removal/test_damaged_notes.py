@@ -1,8 +1,12 @@
 """What a pass cannot read, or do, ends no runtime: it is told, and the next pass goes on."""
 
 import errno
+import logging
 import sqlite3
+from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -11,7 +15,10 @@ from support.stores import agents
 
 from hubbub import Retention, Runtime
 from hubbub.hub.ports import Ports
+from hubbub.hub.store.reader import StoreReader
 from hubbub.runtime.inspection.check import StoreCheck
+from hubbub.runtime.removal import passes
+from hubbub.runtime.stores.retention.trees import damage_in
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("G-07")]
 
@@ -83,6 +90,84 @@ async def test_a_tree_of_which_any_event_is_damaged_stays_and_is_told(
         assert (removed.trees, removed.problems) == (2, 1)
     found = [x.text for x in StoreCheck(store, thorough=True).problems()]
     assert found and all(kept.run_id in each for each in found)
+
+
+async def test_what_could_not_go_is_tried_again_after_longer_and_longer_and_told_once(
+    ports: Ports,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Something else in the database stands in the way for a while."""
+    store = f"sqlite:{tmp_path / 'store'}"
+    file = tmp_path / "store" / "hubbub.db"
+
+    def change(sql: str) -> None:
+        with closing(sqlite3.connect(file)) as db:
+            db.execute(sql)
+
+    tried: list[float] = []
+    async with Runtime(agents(), store=store, ports=ports, retention=Retention(ended="100s")) as rt:
+        change("CREATE TRIGGER no BEFORE DELETE ON event BEGIN SELECT RAISE(ABORT, 'no'); END")
+        journal = rt.hub.journal
+        put_by = journal.put_by  # type: ignore[attr-defined]
+
+        async def noting(run_ids: list[str]) -> None:
+            tried.append(ports.clock.monotonic())
+            await put_by(run_ids)
+
+        monkeypatch.setattr(journal, "put_by", noting)
+        old = await rt.run("bot", "one")
+        await rt.start("bot", "stays", session_key="chat")
+        await anyio.sleep(12_000)
+        removed = rt.hub.statistics().removed
+        assert (removed.trees, removed.problems) == (0, 1)
+        waits = [round(b - a) for a, b in pairwise(tried)]
+        assert waits[:6] == [20, 40, 80, 160, 320, 640] and waits[-1] == 3_600
+        assert len(waits) < 14
+        change("DROP TRIGGER no")
+        await anyio.sleep(4_000)
+        removed = rt.hub.statistics().removed
+        assert (removed.trees, removed.problems) == (1, 1)
+        assert await rt.hub.read(old.run_id) == []
+    assert [x.levelname for x in caplog.records if x.levelno > logging.INFO] == ["WARNING"]
+    assert "retention.kept" in caplog.text
+    assert problems(store) == []
+
+
+async def test_a_damaged_tree_is_read_seldom_and_goes_when_it_is_mended(
+    ports: Ports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = f"sqlite:{tmp_path / 'store'}"
+    looks = 0
+
+    def counting(reader: StoreReader, run_ids: Any) -> str:
+        nonlocal looks
+        looks += 1
+        return damage_in(reader, run_ids)
+
+    monkeypatch.setattr(passes, "damage_in", counting)
+
+    def flip(colon: str, other: str) -> None:
+        with closing(sqlite3.connect(tmp_path / "store" / "hubbub.db")) as db:
+            body = f"replace(body, '\"at\"{colon}', '\"at\"{other}')"
+            first = "SELECT min(position) FROM event"
+            db.execute(f"UPDATE event SET body = {body} WHERE position = ({first})")
+            db.commit()
+
+    async with Runtime(agents(), store=store, ports=ports) as rt:
+        await rt.run("bot", "one")
+        await rt.start("bot", "stays", session_key="chat")
+    flip(":", ": ")
+    async with Runtime(agents(), store=store, ports=ports, retention=Retention(ended="100s")) as rt:
+        await anyio.sleep(12_000)
+        removed = rt.hub.statistics().removed
+        assert (removed.trees, removed.problems) == (0, 1) and 8 < looks < 14
+        flip(": ", ":")
+        await anyio.sleep(4_000)
+        removed = rt.hub.statistics().removed
+        assert (removed.trees, removed.problems) == (1, 1)
+    assert problems(store) == []
 
 
 async def test_a_store_that_cannot_have_folders_removed_for_a_while_ends_nothing(

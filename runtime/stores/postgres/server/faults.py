@@ -2,6 +2,7 @@
 
 passes      the server is away, restarts, has too much to do or no room, or two transactions met
 contents    a value that no table can hold, a row that is there already: one commit's trouble
+removal     a trigger, or a right, stands in the way of what is to go: that stays
 the rest    is for people, as one line with a remedy
 """
 
@@ -12,7 +13,7 @@ import psycopg
 
 from hubbub.hub.errors import OperatorError
 
-__all__ = ["is_of_contents", "is_passing", "postgres_failure", "postgres_wait"]
+__all__ = ["is_of_contents", "is_of_removal", "is_passing", "postgres_failure", "postgres_wait"]
 
 PASSING: Final = frozenset((
     "40001", "40P01", "55P03", "57014",  # Another transaction was in the way, or somebody.
@@ -73,6 +74,11 @@ def is_of_contents(error: Exception) -> bool:
     if code.startswith("23"):  # A position that is taken: the head has not what the events have.
         return error.diag.table_name != "event" or code != "23505"
     return code.startswith(("22", "54"))
+
+
+def is_of_removal(error: Exception) -> bool:
+    """Whether it is how a trigger, or a right that was taken away, refuses something."""
+    return isinstance(error, psycopg.Error) and error.sqlstate in ("P0001", "42501")
 
 
 def postgres_failure(place: str, error: BaseException) -> str:

@@ -22,6 +22,7 @@ from support.virtual_time import VirtualTimeLoop
 from support.worker_process import WorkerProcess
 
 from hubbub import Event, Message, Retention, Runtime, agent
+from hubbub.hub.errors import StoreFailed
 from hubbub.hub.events import HubGap, SessionMessage
 from hubbub.hub.hub import Hub
 from hubbub.hub.ports import Ports
@@ -286,6 +287,71 @@ async def test_a_role_that_may_make_no_index_does_without(
                 )
                 found = {name for (name,) in names}
                 await anyio.sleep(0.05)
+
+
+REFUSALS = {
+    "a foreign key": (
+        "CREATE TABLE {}.mine (run bigint REFERENCES {}.run(number));"
+        "INSERT INTO {}.mine SELECT number FROM {}.run WHERE agent = 'job'",
+        "DROP TABLE {}.mine",
+    ),
+    "a trigger": (
+        "CREATE FUNCTION {}.no() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE EXCEPTION 'not this one'; END $$;"
+        "CREATE TRIGGER no BEFORE DELETE ON {}.event FOR EACH ROW EXECUTE FUNCTION {}.no()",
+        "DROP TRIGGER no ON {}.event",
+    ),
+    "a right": (
+        "REVOKE DELETE ON {}.event FROM guest_{}", "GRANT DELETE ON {}.event TO guest_{}",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("what", REFUSALS)
+async def test_a_tree_whose_removal_the_server_refuses_stays_until_it_no_longer_does(
+    what: str, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    schema = server.new_schema()
+    address, role = server.dsn(schema), f"guest_{schema}"
+    refuse, allow = (sql.replace("{}", schema) for sql in REFUSALS[what])
+    async with Runtime(jobs(), store=PostgresStore(address)) as rt:
+        run = await rt.run("job", "go")
+    server.query(f"CREATE ROLE {role} LOGIN")
+    server.query(f"GRANT USAGE ON SCHEMA {schema} TO {role}")
+    for each in ("TABLES", "SEQUENCES"):
+        server.query(f"GRANT ALL ON ALL {each} IN SCHEMA {schema} TO {role}")
+    guest = PostgresStore(address.replace("hubbub@", f"{role}@"))
+    async with Runtime(jobs(), store=guest, retention=Retention(ended=0.5)) as rt:
+        server.query(refuse)  # Before anything else is written the last tree stays.
+        chat = await rt.start("desk", "hello", session_key="chat")
+        await chat.result()
+        with anyio.fail_after(20):
+            while "retention.kept" not in caplog.text:  # noqa: ASYNC110
+                await anyio.sleep(0.05)
+        await anyio.sleep(4)
+        assert (await chat.ask("again")).output == "echo: again"
+        assert await left_of(rt.hub, {run.run_id}) == {run.run_id}
+        server.query(allow)
+        await goes(rt.hub, run.run_id)
+        assert (await chat.ask("still")).output == "echo: still"
+    assert caplog.text.count("retention.kept") == 1
+    assert "store.failed" not in caplog.text and "commit.unwritable" not in caplog.text
+
+
+@pytest.mark.anyio
+async def test_what_the_server_refuses_to_add_is_its_trouble_as_before(server: Server) -> None:
+    schema = server.new_schema()
+    async with Runtime(jobs(), store=PostgresStore(server.dsn(schema))) as rt:
+        await (await rt.start("desk", "hello", session_key="chat")).result()
+        server.query(
+            f"CREATE FUNCTION {schema}.no() RETURNS trigger LANGUAGE plpgsql AS"
+            " $$ BEGIN RAISE EXCEPTION 'no more'; END $$;"
+            f"CREATE TRIGGER no BEFORE INSERT ON {schema}.event FOR EACH ROW"
+            f" EXECUTE FUNCTION {schema}.no()"
+        )
+        with pytest.raises(StoreFailed, match="no more"):
+            await (await rt.start("desk", "more")).result()
 
 
 # ── killed in a pass ─────────────────────────────────────────────────────────────────────────
