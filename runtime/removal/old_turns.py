@@ -12,7 +12,8 @@
 * Bases are looked at once, in the store's order, a page at a time; whoever opens the store next
   looks at all of them again.
 * Where something waits that came before, a frame that was pushed before is not over, or the run
-  cannot be read, it stays for this time: the next base of the run looks again.
+  cannot be read, it stays for this time: the next base of the run looks again.  So does all that
+  stands before a base where any of it is damaged: with it the damage would go.
 * Nothing goes behind a base at which something waited, which has been taken since: who forks the
   run there is to hear it.
 """
@@ -31,9 +32,11 @@ from hubbub.hub.store.journal import Commit, Cut
 from hubbub.hub.store.reader import EventRow, StoreReader, decoded
 from hubbub.hub.store.store import Removed
 from hubbub.runtime.removal.imported import StoreLook
+from hubbub.runtime.removal.kept import KeptTrees
 from hubbub.runtime.removal.measured import MeasuredEvents
 from hubbub.runtime.removal.takeovers import were_over
 from hubbub.runtime.removal.turn import PassTurn
+from hubbub.runtime.stores.retention.trees import FollowedRecord, followed
 
 __all__ = ["OldTurns"]
 
@@ -75,8 +78,10 @@ class OldTurns:
         commit: Callable[[Commit], Awaitable[None]],
         note_of: Callable[[int], Mapping[str, str]],
         turn: PassTurn,
+        kept: KeptTrees,
     ) -> None:
         self._keep_turns = keep_turns
+        self._kept = kept
         self._turn = turn
         self._note_of = note_of
         self._dispatcher = hub.dispatcher
@@ -103,8 +108,19 @@ class OldTurns:
                     # Nothing goes of which somebody has yet to hear: the next pass finds it again.
                     if due.cut.place > await self._turn.heard_by_all():
                         return
-                    removed.cuts += await self._cut(due, measured)
+                    if await self._is_sound(due):
+                        removed.cuts += await self._cut(due, measured)
                 self._after = position
+
+    async def _is_sound(self, due: _Due) -> bool:
+        """Whether what would go is what was written; else all of it stays, and that is told."""
+        run_id, until, record = due.cut.run_id, due.cut.place - 1, FollowedRecord()
+        while not record.is_over:
+            looking = partial(followed, run_id=run_id, record=record, until=until)
+            record = await self._look(looking)
+        if record.damage:
+            self._kept.keep(record.damage, run_id)
+        return not record.damage
 
     async def _cut(self, due: _Due, measured: MeasuredEvents) -> bool:
         """Have go what may go of a run, step by step; whether anything has."""

@@ -110,7 +110,7 @@ class RetentionPasses:
         if retention.keep_turns is not None:
             self._old_turns = OldTurns(
                 retention.keep_turns, self._hub, self._look, self._commit, self._note_of,
-                self._turn,
+                self._turn, self._kept,
             )  # fmt: skip
         self._turns = services.turns
         if self._turn.is_shared:  # Others may be at work that know no bases.

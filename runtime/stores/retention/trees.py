@@ -19,9 +19,10 @@ from hubbub.runtime.stores.exchange.run_check import READ_ERRORS
 from hubbub.runtime.stores.retention.retention import EndedTree
 
 __all__ = [
-    "PAGE", "EndedPage", "EndedRun", "EventSize", "LastTrees", "SilentPage", "SilentRun",
-    "damage_in", "ended_page", "ended_tree", "has_last_event", "imported_trees", "last_trees",
-    "silent_page", "silent_rest_page", "size_of_runs", "sizes_after", "what_goes_with",
+    "PAGE", "EndedPage", "EndedRun", "EventSize", "FollowedRecord", "LastTrees", "SilentPage",
+    "SilentRun", "damage_in", "ended_page", "ended_tree", "followed", "has_last_event",
+    "imported_trees", "last_trees", "silent_page", "silent_rest_page", "size_of_runs",
+    "sizes_after", "what_goes_with",
 ]  # fmt: skip
 
 P = TypeVar("P")
@@ -189,19 +190,45 @@ def last_trees(store: StoreReader, last: LastTrees, imported: Sequence[int] = ()
     return LastTrees(before=before, first=first, left=left, seen=seen, is_over=is_over)
 
 
+class FollowedRecord(Struct, frozen=True):
+    """The record of a run, followed from its beginning up to a position."""
+
+    after: int = 0
+    chain: int = 0
+    """The checksum there."""
+    damage: str = ""
+    """What is not what was written; empty where all of it is."""
+    is_over: bool = False
+
+
+def followed(
+    store: StoreReader, run_id: str, record: FollowedRecord, until: int, most: int = EVENTS
+) -> FollowedRecord:
+    """The same up to some events further, ``until`` at most."""
+    chain, after = record.chain, record.after
+    for count, row in enumerate(store.event_rows([run_id], after=after, until=until)):
+        if count == most:
+            return FollowedRecord(after=after, chain=chain)
+        after = row.position
+        if row.crc is None:  # In memory nothing is damaged.
+            break
+        if row.lane != "hub":
+            chain = checksum_after(chain, row.type, row.body)
+            if chain != row.crc:
+                damage = f"run {run_id}: its record has changed at position {row.position}"
+                return FollowedRecord(damage=damage, is_over=True)
+    return FollowedRecord(after=after, chain=chain, is_over=True)
+
+
 def damage_in(store: StoreReader, run_ids: Iterable[str]) -> str:
     """What of the records of some runs is not what was written; empty where all of it is."""
     for run_id in run_ids:
-        chain = 0
-        for row in store.event_rows([run_id]):
-            if row.crc is None:  # In memory nothing is damaged.
-                return ""
-            if row.lane != "hub":
-                chain = checksum_after(chain, row.type, row.body)
-                if chain != row.crc:
-                    return f"run {run_id}: its record has changed at position {row.position}"
-        known = store.row(run_id)
-        if known is not None and known.chain != chain:
+        record, row = FollowedRecord(), store.row(run_id)
+        while not record.is_over:
+            record = followed(store, run_id, record, store.tip)
+        if record.damage:
+            return record.damage
+        if row is not None and row.chain not in (None, record.chain):
             return f"run {run_id}: the end of its record is missing"
     return ""
 

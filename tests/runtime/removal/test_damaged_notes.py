@@ -92,6 +92,42 @@ async def test_a_tree_of_which_any_event_is_damaged_stays_and_is_told(
     assert found and all(kept.run_id in each for each in found)
 
 
+@pytest.mark.parametrize("how", ["changed", "missing"])
+@pytest.mark.parametrize("place", [6, 40, 90])
+async def test_old_turns_of_which_any_event_is_damaged_stay_and_are_told(
+    how: str, place: int, ports: Ports, tmp_path: Path
+) -> None:
+    """The run goes on from its snapshot, so that nobody else meets the damage."""
+    store = f"sqlite:{tmp_path / 'store'}"
+
+    async def talk(rt: Runtime, key: str) -> str:
+        run = await rt.start("bot", session_key=key)
+        for _ in range(20):
+            await run.ask("more")
+        return run.run_id
+
+    async with Runtime(agents(), store=store, ports=ports) as rt:
+        damaged, sound = await talk(rt, "one"), await talk(rt, "two")
+    with sqlite3.connect(tmp_path / "store" / "hubbub.db") as db:
+        at = (
+            "position = (SELECT position FROM event WHERE run = (SELECT number FROM address "
+            "WHERE run_id = ?) ORDER BY position LIMIT 1 OFFSET ?)"
+        )
+        change = "UPDATE event SET body = replace(body, ':', ': ')"
+        change = change if how == "changed" else "DELETE FROM event"
+        assert db.execute(f"{change} WHERE {at}", (damaged, place)).rowcount == 1
+    db.close()
+    async with Runtime(agents(), store=store, ports=ports, retention=Retention(keep_turns=3)) as rt:
+        await talk(rt, "one")
+        await talk(rt, "two")
+        await anyio.sleep(120)
+        removed = rt.hub.statistics().removed
+        assert removed.cuts > 0 and removed.problems == 1
+    found = [x.text for x in StoreCheck(store, thorough=True).problems()]
+    assert found and all(damaged in each for each in found)
+    assert not any(sound in each for each in found)
+
+
 async def test_what_could_not_go_is_tried_again_after_longer_and_longer_and_told_once(
     ports: Ports,
     tmp_path: Path,
