@@ -2,7 +2,7 @@
 
 the run's task             the connection's task
 ──────────────────────     ─────────────────────────────────────
-``concluded`` waits    ◄── ``ask``: what the server wants to know
+``concluded`` waits    ◄── ``ask``: what the server wants to know, until it takes that back
 asks its user          ──► the answer
 returns, or raises     ◄── ``finish``: the result, or what went wrong
 is cancelled           ──► ``scope``: the server is told
@@ -51,19 +51,27 @@ GIVEN_UP: Final = (
 class _Question:
     """What the server asks during the call."""
 
-    __slots__ = ("answer", "answered", "params")
+    __slots__ = ("answer", "answered", "asking", "params")
 
     def __init__(self, params: types.ElicitRequestParams) -> None:
         self.params = params
+        self.asking: anyio.CancelScope | None = None
+        """In which the user is asked; None until it is this one's turn."""
         self.answered = anyio.Event()
         self.answer = CANCELLED
+
+    def close(self) -> None:
+        """Nobody wants the answer any longer."""
+        if self.asking is not None:
+            self.asking.cancel()
+        self.answered.set()
 
 
 class ServerCall:
     """A call under way."""
 
     __slots__ = (
-        "_asking", "_failure", "_questions", "_result", "_woken", "arguments", "is_sent", "request",
+        "_failure", "_questions", "_result", "_woken", "arguments", "is_sent", "request",
         "run_id", "scope", "tool",
     )  # fmt: skip
 
@@ -81,7 +89,6 @@ class ServerCall:
         self._failure: Exception | None = None
         self._questions: deque[_Question] = deque()
         self._woken = anyio.Event()
-        self._asking: anyio.CancelScope | None = None
 
     @property
     def is_over(self) -> bool:
@@ -96,10 +103,8 @@ class ServerCall:
             self._failure = outcome
         else:
             self._result = outcome
-        if self._asking is not None:
-            self._asking.cancel()
         for each in self._questions:  # The server need not wait for an answer any longer.
-            each.answered.set()
+            each.close()
         self._woken.set()
 
     def leave(self) -> None:
@@ -108,12 +113,19 @@ class ServerCall:
         self.scope.cancel()
 
     async def ask(self, params: types.ElicitRequestParams) -> types.ElicitResult:
-        """Have the run ask its user."""
+        """Have the run ask its user; where this is cancelled, the server has taken it back."""
         question = _Question(params)
-        if not self.is_over:
-            self._questions.append(question)
-            self._woken.set()
+        if self.is_over:
+            return question.answer
+        self._questions.append(question)
+        self._woken.set()
+        try:
             await question.answered.wait()
+        except BaseException:
+            if question.asking is None and question in self._questions:
+                self._questions.remove(question)  # Nobody has been shown it.
+            question.close()
+            raise
         return question.answer
 
     async def concluded(self, answering: Answering) -> ToolResult:
@@ -123,9 +135,8 @@ class ServerCall:
             self._woken = anyio.Event()
             while self._questions and not self.is_over:
                 question = self._questions[0]
-                with anyio.CancelScope() as self._asking:
+                with anyio.CancelScope() as question.asking:
                     question.answer = await answering(question.params)
-                self._asking = None
                 self._questions.popleft()
                 question.answered.set()
         if self._failure is not None:
