@@ -11,10 +11,11 @@ from typing import Any, Final
 import mcp_types as types
 from msgspec import Struct
 
-from hubbub.hub.errors import PromptClosed, PromptTimeout
+from hubbub.agents.definitions.run_state import RunState
+from hubbub.hub.errors import BadValue, PromptClosed, PromptTimeout
 from hubbub.hub.texts import readable
 
-__all__ = ["CANCELLED", "Elicitation", "answer_of", "elicitation_of", "refused", "why_not_asked"]
+__all__ = ["CANCELLED", "Elicitation", "answered", "elicitation_of", "why_not_asked"]
 
 ACCEPT: Final = "accept"
 DECLINE: Final = "decline"
@@ -40,6 +41,21 @@ class Elicitation(Struct, frozen=True):
     name: str = ""
     """The one property that is asked for, if it is one."""
     is_form: bool = False
+
+
+async def answered(
+    server: str, state: RunState, params: types.ElicitRequestParams
+) -> types.ElicitResult:
+    """What the user of a call says to what a server asks."""
+    asked = elicitation_of(server, params)
+    try:
+        try:
+            answer = await state.ask(asked.text, options=asked.options, schema=asked.schema)
+        except BadValue:  # A schema of a kind that no answer can be checked by.
+            answer = await state.ask(asked.text, options=asked.options)
+    except (PromptClosed, PromptTimeout) as error:
+        return refused(error)
+    return answer_of(asked, answer)
 
 
 def why_not_asked(asked: types.ElicitRequestParams) -> str:
