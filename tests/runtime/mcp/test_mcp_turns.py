@@ -1,4 +1,4 @@
-"""A server that gets one call at a time, as it does not say for which call it asks, serves all users
+"""A server that gets one call at a time, as it does not say for which it asks, serves all users
 also while one of them does not answer."""
 
 from typing import Any
