@@ -235,11 +235,13 @@ class ServerConnection:
         self._has_ended = self._is_refused = self._is_renewing = False
         self._calls.begin()
         self._told = told = self._listened()
+        is_spoken = False
         try:
             with anyio.fail_after(self.server.start_timeout) as starting:
                 async with opened(
                     self.server, told, self._ports.own_offload, is_old=is_old
                 ) as client:
+                    is_spoken = True
                     await self._serve(client, starting)
             problem = "the connection has ended"
         except TimeoutError:
@@ -248,7 +250,7 @@ class ServerConnection:
             if not is_contained(error):
                 raise
             problem = problem_of(error, self._mask)
-            if self._client is None:  # Asked for the newer one, some end.
+            if not is_spoken:  # Asked for the newer one, some end.
                 self._is_refused = is_refusal(error) if is_old else self._has_ended
         finally:
             self._client = self._group = None
