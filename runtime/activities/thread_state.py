@@ -1,6 +1,7 @@
 """``ThreadState``: a run as its tools and hooks see it, and as its relatives do."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NoReturn
 
 from msgspec import structs
@@ -171,6 +172,10 @@ class ThreadState:
             self._questions = RecordedQuestions(asking.run, self.hub, prompt_ids)
         with asking.standing_still():
             return await self._questions.ask(asked)
+
+    def standing_still(self) -> AbstractContextManager[None]:
+        """Inside, the time of the call at work does not pass."""
+        return nullcontext() if self._asking is None else self._asking.standing_still()
 
     # ── what is said ─────────────────────────────────────────────────────────────────────────
 

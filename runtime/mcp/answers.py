@@ -19,7 +19,7 @@ from hubbub.hub.near_misses import shown
 from hubbub.hub.texts import readable
 
 __all__ = [
-    "Unusable", "finite", "first_problem", "left_out_of", "promises_of", "usable_answer",
+    "Unusable", "finite", "first_problem", "is_flat", "left_out_of", "promises_of", "usable_answer",
     "with_flat_tools",
 ]  # fmt: skip
 
@@ -156,7 +156,7 @@ def _tool_problems(tool: Any, *, is_modern: bool) -> Iterator[str]:
     if not isinstance(tool.get("name"), str):
         yield f"its name is no text, but {shown(tool.get('name'))}"
         return
-    if not _is_flat(tool):
+    if not is_flat(tool):
         yield _TOO_DEEP
         return
     if "inputSchema" not in tool:
@@ -194,7 +194,7 @@ def with_flat_tools(answer: Any) -> Any:
 
 
 def _flat(tool: Any) -> Any:
-    if isinstance(tool, dict) and not _is_flat(tool):
+    if isinstance(tool, dict) and not is_flat(tool):
         return {"name": tool.get("name"), "inputSchema": _DEEP}
     return tool
 
@@ -209,10 +209,10 @@ def _deep() -> Any:
 _DEEP: Final = _deep()
 
 
-def _is_flat(value: Any) -> bool:
+def is_flat(value: Any, levels: int = MAX_DEPTH) -> bool:
     """Whether lists and objects in it are not too many within one another."""
     level = [value]
-    for _ in range(MAX_DEPTH):
+    for _ in range(levels):
         level = [
             each
             for part in level

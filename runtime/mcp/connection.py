@@ -10,7 +10,8 @@ a call says that the server is not there.
 
 import math
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
+from functools import partial
 from typing import Any, Final, Literal
 
 import anyio
@@ -25,19 +26,26 @@ from msgspec import structs
 from hubbub.agents.definitions.run_state import RunState
 from hubbub.agents.definitions.tools import ToolError, ToolResult, error_text
 from hubbub.agents.mcp_server import McpServer
-from hubbub.hub.errors import BadValue, PromptClosed, PromptTimeout
 from hubbub.hub.logs import log
 from hubbub.hub.masking import Masker
 from hubbub.hub.ports import Ports
 from hubbub.hub.tasks.outermost import start_in
 from hubbub.hub.tasks.raised import is_contained
-from hubbub.runtime.mcp.elicitation import answer_of, elicitation_of, refused, why_not_asked
+from hubbub.runtime.mcp.elicitation import answered, why_not_asked
 from hubbub.runtime.mcp.failures import ended_call, failed_call, is_refusal, problem_of
 from hubbub.runtime.mcp.listing import ServerListing, listing_of
 from hubbub.runtime.mcp.opening import opened
 from hubbub.runtime.mcp.pages import listed_tools
 from hubbub.runtime.mcp.results import result_of
-from hubbub.runtime.mcp.server_call import ANY, ASKER, NONE, ServerCall, ServerCalls
+from hubbub.runtime.mcp.server_call import (
+    ANY,
+    ASKER,
+    NONE,
+    QUESTION_SECONDS,
+    ServerCall,
+    ServerCalls,
+    still,
+)
 from hubbub.runtime.mcp.told import Told
 from hubbub.runtime.mcp.watching import LIST_CHANGED
 
@@ -101,10 +109,9 @@ class ServerConnection:
         self._has_ended = False
         self._is_renewing = False
         """Whether it ends to be made again at once."""
-        self._calls = ServerCalls()
+        self._calls = ServerCalls(ports.clock.monotonic)
         self._told = self._listened()
         self._closing = anyio.Event()
-        self._lock = anyio.Lock()
         self._woken = anyio.Event()
         self._moved = anyio.Event()
         self._group: TaskGroup | None = None
@@ -144,15 +151,30 @@ class ServerConnection:
             raise ToolError(f"the MCP server {self.server.name!r} is not connected{why}")
         call = ServerCall(tool, arguments, state.run_id)
         self._calls.waited_for.append(call)
-        start_in(self._group, self._perform(call))
-
-        async def answering(asked: types.ElicitRequestParams) -> types.ElicitResult:
-            return await self._answer(asked, state)
-
         try:
-            return await call.concluded(answering)
+            await self._its_turn(call, state)
+            if self._group is None:
+                call.finish(self._ended_call(call))
+            if not call.is_over:
+                start_in(self._group, self._perform(call))
+            return await call.concluded(partial(answered, self.server.name, state))
         finally:
             call.leave()
+            self._calls.leaves(call)
+
+    async def _its_turn(self, call: ServerCall, state: RunState) -> None:
+        """Wait until a call may be made; meanwhile its time stands still."""
+        timeout = self.server.timeout
+        limit = math.inf if timeout is None else timeout + QUESTION_SECONDS
+        with still(state) if self._calls.is_to_wait(call) else nullcontext():
+            with anyio.move_on_after(limit) as waiting:
+                await self._calls.turn(call)
+        if waiting.cancelled_caught:
+            raise ToolError(
+                f"the MCP server {self.server.name!r} does not say for which call it asks, so it "
+                f"gets one at a time; those before this one took {limit:g} s: "
+                "it was not made; try again later"
+            )
 
     async def _opened(self) -> None:
         """Wait for the connection where it is being made; make it where it is down."""
@@ -213,11 +235,13 @@ class ServerConnection:
         self._has_ended = self._is_refused = self._is_renewing = False
         self._calls.begin()
         self._told = told = self._listened()
+        is_spoken = False
         try:
             with anyio.fail_after(self.server.start_timeout) as starting:
                 async with opened(
                     self.server, told, self._ports.own_offload, is_old=is_old
                 ) as client:
+                    is_spoken = True
                     await self._serve(client, starting)
             problem = "the connection has ended"
         except TimeoutError:
@@ -226,13 +250,11 @@ class ServerConnection:
             if not is_contained(error):
                 raise
             problem = problem_of(error, self._mask)
-            if self._client is None:  # Asked for the newer one, some end.
+            if not is_spoken:  # Asked for the newer one, some end.
                 self._is_refused = is_refusal(error) if is_old else self._has_ended
         finally:
             self._client = self._group = None
-            for call in self._calls.waited_for:
-                call.finish(self._ended_call(call))
-            self._calls.waited_for.clear()
+            self._calls.end(self._ended_call)
         if said := told.fault or told.noise:
             problem = f"{problem}: {said}"
         return f"{problem}\n{told.tail}".strip()
@@ -382,21 +404,16 @@ class ServerConnection:
                 call.finish(ToolError(self._failed(error)))
             finally:
                 call.finish(self._ended_call(call))
-                if call in self._calls.waited_for:
-                    self._calls.waited_for.remove(call)
                 if self._calls.is_to_be_renewed and not self._has_ended:
                     self._renew()
 
     async def _performed(self, call: ServerCall) -> ToolResult:
         ASKER.set(call)
-        async with AsyncExitStack() as stack:
-            if self._calls.is_exclusive:
-                await stack.enter_async_context(self._lock)
-            client = self._client
-            if self._is_renewing or client is None:
-                raise self._ended_call(call)
-            call.is_sent = True
-            answer = await client.call_tool(call.tool, dict(call.arguments))
+        client = self._client
+        if self._is_renewing or client is None:
+            raise self._ended_call(call)
+        call.is_sent = True
+        answer = await client.call_tool(call.tool, dict(call.arguments))
         return result_of(answer, self.listing.promises.get(call.tool))
 
     def _failed(self, error: BaseException) -> str:
@@ -419,17 +436,4 @@ class ServerConnection:
             return types.ErrorData(code=types.INVALID_REQUEST, message=call)
         if problem := why_not_asked(params):
             return types.ErrorData(code=types.INVALID_PARAMS, message=problem)
-        return await call.ask(params)
-
-    async def _answer(
-        self, params: types.ElicitRequestParams, state: RunState
-    ) -> types.ElicitResult:
-        asked = elicitation_of(self.server.name, params)
-        try:
-            try:
-                answer = await state.ask(asked.text, options=asked.options, schema=asked.schema)
-            except BadValue:  # A schema of a kind that no answer can be checked by.
-                answer = await state.ask(asked.text, options=asked.options)
-        except (PromptClosed, PromptTimeout) as error:
-            return refused(error)
-        return answer_of(asked, answer)
+        return await self._calls.ask(call, params)

@@ -11,10 +11,13 @@ from typing import Any, Final
 import mcp_types as types
 from msgspec import Struct
 
-from hubbub.hub.errors import PromptClosed, PromptTimeout
+from hubbub.agents.definitions.answers import AnswerReader
+from hubbub.agents.definitions.run_state import RunState
+from hubbub.hub.errors import BadValue, PromptClosed, PromptTimeout
+from hubbub.hub.near_misses import shown
 from hubbub.hub.texts import readable
 
-__all__ = ["CANCELLED", "Elicitation", "answer_of", "elicitation_of", "refused", "why_not_asked"]
+__all__ = ["CANCELLED", "Elicitation", "answer_of", "answered", "elicitation_of", "why_not_asked"]
 
 ACCEPT: Final = "accept"
 DECLINE: Final = "decline"
@@ -27,6 +30,9 @@ _KEPT: Final = (
     "type", "title", "description", "default", "minimum", "maximum", "minLength", "maxLength",
     "minItems", "maxItems", "format",
 )  # fmt: skip
+
+_PLAIN: Final = ("string", "number", "integer", "boolean")
+"""What a field may be that does not say what it is."""
 
 _CHOICES: Final = ("enum", "oneOf", "anyOf")
 
@@ -42,18 +48,52 @@ class Elicitation(Struct, frozen=True):
     is_form: bool = False
 
 
+async def answered(
+    server: str, state: RunState, params: types.ElicitRequestParams
+) -> types.ElicitResult:
+    """What the user of a call says to what a server asks."""
+    asked = elicitation_of(server, params)
+    try:
+        try:
+            answer = await state.ask(asked.text, options=asked.options, schema=asked.schema)
+        except BadValue:  # A schema of a kind that no answer can be checked by.
+            answer = await state.ask(asked.text, options=asked.options)
+    except (PromptClosed, PromptTimeout) as error:
+        return refused(error)
+    return answer_of(asked, answer)
+
+
 def why_not_asked(asked: types.ElicitRequestParams) -> str:
     """Why nobody is asked what a server wants to ask; empty where somebody is."""
     if isinstance(asked, types.ElicitRequestURLParams):
         return ""
-    fields = asked.requested_schema.get("properties")
+    given = asked.requested_schema.get("properties")
+    fields = given if isinstance(given, dict) else {}
     count = 0
-    for field in fields.values() if isinstance(fields, dict) else ():
+    for name, field in fields.items():
+        if isinstance(field, dict) and (problem := _field_problem(name, field)):
+            return problem
         parts = [field, field.get("items")] if isinstance(field, dict) else []
         choices = [part.get(key) for part in parts if isinstance(part, dict) for key in _CHOICES]
         count += 1 + sum(len(each) for each in choices if isinstance(each, list))
         if count > MAX_CHOICES:
             return f"nobody is asked for more than {MAX_CHOICES} fields and choices; ask for less"
+    made = elicitation_of("", asked)
+    if made.schema is not None and not made.name:
+        try:
+            AnswerReader(made.schema)
+        except BadValue as error:
+            return f"nobody is asked for a form of which no answer can be read: {error}"
+    return ""
+
+
+def _field_problem(name: str, field: Mapping[str, Any]) -> str:
+    """Why no answer to a field could be told to the server; empty where one can."""
+    kind = field.get("type")
+    if not name:
+        return "nobody is asked for a field without a name; give it one"
+    if "object" in (kind if isinstance(kind, list) else [kind]):
+        return f"nobody is asked for an object, as {shown(name)} is; ask for its fields one by one"
     return ""
 
 
@@ -92,9 +132,14 @@ def _field(schema: dict[str, Any]) -> dict[str, Any]:
     made: dict[str, Any] = {key: schema[key] for key in _KEPT if key in schema}
     if choices := _choices(schema):
         made["enum"] = choices
-    if isinstance(items := schema.get("items"), dict):
+    items = schema.get("items")
+    if "type" not in made and "enum" not in made:
+        made["type"] = list(_PLAIN) if items is None else "array"
+        made.pop("default", None)  # Of that type it may not be.
+    kind = made.get("type")
+    if "array" in (kind if isinstance(kind, list) else [kind]):  # Of texts: there are no others.
         made["items"] = {"type": "string"}
-        if choices := _choices(items):
+        if isinstance(items, dict) and (choices := _choices(items)):
             made["items"]["enum"] = choices
     return made
 

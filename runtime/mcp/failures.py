@@ -39,7 +39,7 @@ def is_refusal(error: BaseException) -> bool:
     """Whether a server was there and has answered that it does not speak so."""
     found = alone(error)
     if isinstance(found, MCPError):
-        return found.code != types.CONNECTION_CLOSED
+        return found.code not in (types.CONNECTION_CLOSED, types.PARSE_ERROR)
     return isinstance(found, RuntimeError)  # The SDK's, for a version that it does not know.
 
 

@@ -30,6 +30,11 @@ CONNECT_SECONDS: Final = 30.0
 READ_SECONDS: Final = 300.0
 MAX_REFUSALS: Final = 1_000
 
+MIN_RETRY: Final = 1_000
+MAX_RETRY: Final = 60_000
+"""Milliseconds after which a stream of events that has ended is asked for again, at the server's
+wish: without any, one that ends at once would be asked for without end."""
+
 _SESSION_HEADER: Final = "mcp-session-id"
 _CREDENTIALS: Final = (401, 403, 407)
 _EVENTS: Final = "text/event-stream"
@@ -175,7 +180,8 @@ class _Events(httpx2.AsyncByteStream):
             data = said_in(event.data.encode(), self._asked)
         fields = [("event", event.event), ("id", event.id), ("data", data.decode())]
         if event.retry is not None:
-            fields.append(("retry", str(event.retry)))
+            pause = min(max(event.retry, MIN_RETRY), MAX_RETRY)
+            fields.append(("retry", str(pause)))
         lines = [f"{name}: {part}\n" for name, text in fields if text for part in text.split("\n")]
         return "".join((*lines, "\n")).encode()
 

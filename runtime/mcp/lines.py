@@ -21,7 +21,7 @@ from mcp_types import (
 )
 
 from hubbub.hub.near_misses import shown
-from hubbub.runtime.mcp.answers import finite, with_flat_tools
+from hubbub.runtime.mcp.answers import finite, is_flat, with_flat_tools
 
 __all__ = ["MAX_LINE", "Lines", "answer_in", "said_in"]
 
@@ -38,6 +38,13 @@ _EDGE: Final = 2_000
 
 MAX_VALUES: Final = 500_000
 """Values in one line, about: what is read of it takes memory and time by their number."""
+
+MAX_NESTED: Final = 200
+"""Lists and objects within one another that are read of a list of tools with more of them."""
+
+_BRACKET: Final = re.compile(
+    rb'(?:[^"\[\]{}]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+([\[\]{}])', re.DOTALL
+)
 
 _TEXT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 
@@ -146,11 +153,49 @@ def _mended(line: bytes) -> JSONRPCMessage | None:
     """The message that a line was meant to be, or an error for the request that it answers."""
     try:
         # This reader takes halves of surrogate pairs.
-        given = finite(with_flat_tools(json.loads(line.decode("utf-8-sig", "replace").strip())))
+        given = finite(with_flat_tools(_read(line)))
     except RecursionError:
-        return _unreadable(line, "it is no JSON: nested too deeply")
+        return _mended_list(line) or _unreadable(line, "it is no JSON: nested too deeply")
     except ValueError as problem:
         return _unreadable(line, f"it is no JSON: {problem}")
+    return _message_in(given)
+
+
+def _mended_list(line: bytes) -> JSONRPCMessage | None:
+    """A list of tools, of which some are nested too deeply to be read; None for anything else."""
+    try:
+        given = with_flat_tools(_read(_cut(line)))
+    except (ValueError, RecursionError):
+        return None
+    # Where something was cut out and the tool is not left out, it shows.
+    return _message_in(finite(given)) if is_flat(given, MAX_NESTED - 1) else None
+
+
+def _cut(line: bytes) -> bytes:
+    """A line of JSON without what is nested deeper than is read."""
+    kept: list[bytes] = []
+    depth = begin = at = 0
+    while (found := _BRACKET.match(line, at)) is not None:
+        at = found.end()
+        if found[1] in b"[{":
+            depth += 1
+            if depth == MAX_NESTED + 1:
+                kept.append(line[begin : found.start(1)] + b"null")
+        else:
+            depth -= 1
+            if depth == MAX_NESTED:
+                begin = at
+    if depth <= MAX_NESTED:
+        kept.append(line[begin:])
+    return b"".join(kept)
+
+
+def _read(line: bytes) -> Any:
+    return json.loads(line.decode("utf-8-sig", "replace").strip())
+
+
+def _message_in(given: Any) -> JSONRPCMessage | None:
+    """The message that an object was meant to be, or an error for the request that it answers."""
     if isinstance(number := given.get("id"), float) and number.is_integer():
         given["id"] = int(number)
     try:

@@ -4,6 +4,7 @@ what the client asks    noted, by its id
 what the server says    its end is told, and its notifications; its answers are made usable
 """
 
+from collections import Counter
 from contextlib import AbstractAsyncContextManager
 from contextvars import Context, copy_context
 from types import TracebackType
@@ -92,11 +93,31 @@ class _Asked:
         self._told = told
         self._requests: dict[str, JSONRPCRequest] = {}
         self._questions = 0
+        """What the server has asked and neither had answered nor taken back."""
+        self._open: Counter[str] = Counter()
+        """The same by ids, but for those whose answers are being given."""
 
-    def questioned(self) -> bool:
+    def questioned(self, message: JSONRPCRequest) -> bool:
         """The server asks something; whether that is not too much at once."""
         self._questions += 1
+        self._open[str(message.id)] += 1
         return self._questions <= MAX_QUESTIONS
+
+    def taken_back(self, message: JSONRPCNotification) -> None:
+        """The server wants no answer to a question any longer: it gets none."""
+        if self._is_closed(str((message.params or {}).get("requestId"))):
+            self._questions -= 1
+
+    def answering(self, message: JSONRPCResponse | JSONRPCError) -> None:
+        """The client gives an answer, which the server has yet to take."""
+        self._is_closed(str(message.id))
+
+    def _is_closed(self, question: str) -> bool:
+        """Whether one of that id was open; now it is not."""
+        count = self._open.pop(question, 0)
+        if count > 1:
+            self._open[question] = count - 1
+        return count > 0
 
     def note(self, message: Any) -> None:
         """The client has sent this."""
@@ -190,6 +211,7 @@ class _Said(_Stream):
             self._asked.note(item.message)
             await self._stream.send(item)
         else:  # An answer counts as given once the server has taken it.
+            self._asked.answering(item.message)
             await self._stream.send(item)
             self._asked.note(item.message)
 
@@ -220,12 +242,14 @@ class _Heard(_Stream):
                     if message.method != LIST_CHANGED:
                         continue
                     message.params = None  # That it has changed is all that matters.
+                if message.method == "notifications/cancelled":
+                    self._asked.taken_back(message)
                 # Here, in the order in which it was said: before the result that it came with.
                 self._told.notified(message.method)
             elif isinstance(message, JSONRPCResponse | JSONRPCError):
                 item.message = self._asked.answered(message)
             elif isinstance(message, JSONRPCRequest):
-                if not self._asked.questioned():
+                if not self._asked.questioned(message):
                     self._told.fault = f"it asks more than {MAX_QUESTIONS:,} things at once"
                     self._told.ended()
                     raise anyio.EndOfStream

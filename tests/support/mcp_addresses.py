@@ -43,8 +43,11 @@ def at_calls(answer: Any) -> Any:
 
 
 @contextmanager
-def answering(answer: Any) -> Iterator[tuple[str, list[Any]]]:
-    """A service of this thread's; its address, and the headers of what it was asked."""
+def answering(answer: Any, get: Any = None) -> Iterator[tuple[str, list[Any]]]:
+    """A service of this thread's; its address, and the headers of what it was asked.
+
+    ``get`` answers to GET, which is refused otherwise.
+    """
     seen: list[Any] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -54,7 +57,10 @@ def answering(answer: Any) -> Iterator[tuple[str, list[Any]]]:
             answer(self, json.loads(body or b"{}"))
 
         def do_GET(self) -> None:
-            self.put(405, b"", "text/plain")
+            if get is None:
+                self.put(405, b"", "text/plain")
+            else:
+                get(self)
 
         def do_DELETE(self) -> None:
             self.put(405, b"", "text/plain")
@@ -70,7 +76,9 @@ def answering(answer: Any) -> Iterator[tuple[str, list[Any]]]:
 
         def say(self, id_: Any, **said: Any) -> None:
             body = json.dumps({"jsonrpc": "2.0", "id": id_, **said}).encode()
-            self.put(200, body, "application/json")
+            # Who gets no session opens no stream.
+            session = {} if get is None else {"mcp-session-id": "s"}
+            self.put(200, body, "application/json", **session)
 
         def log_message(self, *_: Any) -> None:
             return None

@@ -1,4 +1,4 @@
-"""A program that is an MCP server over HTTP, on a socket that it inherits."""
+"""A program that is an MCP server over HTTP, on a socket that it inherits, or over "stdio"."""
 
 import sys
 
@@ -45,6 +45,17 @@ def server() -> MCPServer:
         return f"{found.action} {found.data.size}" if found.action == "accept" else found.action
 
     @made.tool()
+    async def hurry(context: Context) -> str:
+        """Ask, take that back, and ask something else."""
+        try:
+            with anyio.fail_after(0.1):
+                await context.elicit("Quick: A?", Size)
+        except TimeoutError:
+            found = await context.elicit("Then B?", Size)
+            return f"B {found.data.size}" if found.action == "accept" else found.action
+        return "A"
+
+    @made.tool()
     async def wait() -> str:
         """Never answer."""
         await anyio.sleep_forever()
@@ -54,5 +65,8 @@ def server() -> MCPServer:
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "stdio":
+        server().run("stdio")
+        sys.exit()
     app = server().streamable_http_app()
     uvicorn.run(app, fd=int(sys.argv[1]), log_level="warning")

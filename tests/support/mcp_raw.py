@@ -89,6 +89,10 @@ class RawServer:
         await self._send.send(SessionMessage(message))
         return id_
 
+    async def take_back(self, question: str) -> None:
+        """Want no answer to a question any longer."""
+        await self.notify("notifications/cancelled", {"requestId": question})
+
     async def fail(self, words: str) -> None:
         """Say that something is wrong with a request, and not with which."""
         error = types.ErrorData(code=types.PARSE_ERROR, message=words)

@@ -209,12 +209,17 @@ async def test_calls_that_wait_their_turn_are_made_once_by_the_next_connection(
         bob = await rt.start("bob", "Go.", session_key="bob")
         await eventually(lambda: shop.raw.calls == ["hold"])
         ann = await rt.start("ann", "Go.", session_key="ann")
-        await eventually(lambda: "wait" in shop.raw.calls)
+        await eventually(lambda: bool(heard.of(ann)))
         assert "from now on the server gets one call at a time" in heard.of(ann)[0]
-        ann.interrupt()
-        await eventually(lambda: len(shop.raw.cancelled) == 1)
+        await ports.clock.sleep(1)
+        assert "wait" not in shop.raw.calls, "it waits for the call that is under way"
         held, shop.held = shop.held, anyio.Event()
         held.set()
+        await eventually(lambda: "wait" in shop.raw.calls)
+        await ports.clock.sleep(1)
+        assert shop.raw.calls.count("hold") == 1
+        ann.interrupt()
+        await eventually(lambda: len(shop.raw.cancelled) == 1)
         await eventually(lambda: shop.raw.calls.count("hold") == 2)
         carol = await rt.start("carol", "Go.", session_key="carol")
         await ports.clock.sleep(1)
@@ -247,7 +252,7 @@ async def test_an_error_for_nobody_knows_which_call_is_not_given_to_another_call
 
 async def test_beyond_so_many_calls_that_were_given_up_on_nobody_is_asked() -> None:
     """Up to the next connection."""
-    calls = ServerCalls()
+    calls = ServerCalls(lambda: 0.0)
 
     def sent(run: str, request: str) -> ServerCall:
         made = ServerCall("buy", {}, run)

@@ -1,6 +1,7 @@
 """MCP servers that lie: about their tools, about results, about what they want to know."""
 
 import builtins
+import json
 import sys
 import time
 from contextlib import suppress
@@ -17,7 +18,7 @@ from hubbub.agents.definitions.arguments import BadArguments
 from hubbub.agents.mcp_server import McpServer
 from hubbub.hub.errors import BadValue, MissingExtra
 from hubbub.hub.ports import Ports
-from hubbub.runtime.mcp.elicitation import elicitation_of, why_not_asked
+from hubbub.runtime.mcp.elicitation import answer_of, elicitation_of, why_not_asked
 from hubbub.runtime.mcp.listing import ListedTool, listing_of
 from hubbub.runtime.mcp.schema_check import ServerArguments
 from hubbub.runtime.models.scripted import call
@@ -267,6 +268,50 @@ def test_nobody_is_asked_for_a_form_with_very_many_fields() -> None:
         schema = {"properties": {f"a{number}": {} for number in range(count)}}
         params = types.ElicitRequestFormParams(message="What?", requested_schema=schema)
         assert (why_not_asked(params) == "") == is_asked
+
+
+TEXT = {"type": "string"}
+ANYTHING = ["q", "5", "true", "null", '{"y": 1}', "[1]", '["a"]', '[{"y": 1}]', "1e999", '"a"']
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"x": {"type": "object", "properties": {"y": TEXT}}}, "ask for its fields one by one"),
+        ({"a": TEXT, "x": {"type": ["object", "null"]}}, "ask for its fields one by one"),
+        ({"": TEXT}, "without a name"), ({"a": TEXT, "": TEXT}, "without a name"),
+        ({"a": TEXT, "b": {"type": "strange"}}, "no answer can be read"),
+        ({"x": {"type": "strange"}}, ""), ({"x": {}}, ""), ({"x": {"properties": {"y": TEXT}}}, ""),
+        ({"x": {"type": ["string", "null"]}}, ""), ({"x": {"type": "array"}}, ""),
+        ({"x": {"type": "array", "items": {"type": "object"}}}, ""), ({"x": {"items": True}}, ""),
+        ({"x": {"type": ["array", "integer"]}}, ""), ({"x": {"type": "null"}}, ""),
+        ({"x": {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None}}, ""),
+        ({"a": {}, "x": {"anyOf": [{"type": "integer"}], "default": None}}, ""),
+        ({"a": {"items": {}}, "x": {"type": "array"}}, ""),
+    ],
+)  # fmt: skip
+def test_every_answer_that_is_taken_can_be_told_to_the_server(fields: Any, problem: str) -> None:
+    """Else nobody is asked: who answers has done so in vain."""
+    schema = {"type": "object", "properties": fields}
+    params = types.ElicitRequestFormParams(message="What?", requested_schema=schema)
+    if problem:
+        assert problem in why_not_asked(params)
+        return
+    assert why_not_asked(params) == ""
+    asked = elicitation_of("it", params)
+    answers: list[Any] = list(ANYTHING)
+    with suppress(BadValue):
+        reader = AnswerReader(asked.schema)
+        texts = ANYTHING
+        if not asked.name:
+            texts = [json.dumps({name: json.loads(x)}) for name in fields for x in ANYTHING[1:]]
+        answers = []
+        for text in texts:
+            with suppress(BadArguments):
+                answers.append(reader.read(text))
+    assert answers
+    for each in answers:
+        assert answer_of(asked, each).action == "accept"
 
 
 def test_a_question_of_a_server_is_a_text_of_bounded_length() -> None:
