@@ -169,6 +169,10 @@ class SqliteWriter(LedgerWriter):
         self.contents = contents(self._db)
 
     def _is_of_contents(self, error: Exception) -> bool:
+        if isinstance(error, sqlite3.IntegrityError) and error.sqlite_errorname in _TAKEN:
+            # What damage has put in the place of a row of one run; but a position that is taken is
+            # every commit's.
+            return "event." not in str(error)
         return isinstance(error, _OF_CONTENTS) or not isinstance(error, _OF_OTHERS)
 
     def _is_of_removal(self, error: Exception) -> bool:
@@ -188,5 +192,6 @@ _FOR_REMOVALS: Final = (
 )
 
 _OF_CONTENTS: Final = (sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
+_TAKEN: Final = ("SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE")
 _REFUSALS: Final = ("SQLITE_CONSTRAINT_TRIGGER", "SQLITE_CONSTRAINT_FOREIGNKEY")
 _OF_OTHERS: Final = (sqlite3.Error, OSError, MemoryError)

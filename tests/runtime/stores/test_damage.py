@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from hubbub import Cron, Heartbeat, Runtime
+from hubbub import Cron, Heartbeat, Message, Runtime
 from hubbub.agents.model import ModelRequest
 from hubbub.hub.errors import OperatorError, StoreFailed
 from hubbub.hub.events import HubErrorEvent
@@ -220,3 +220,39 @@ async def test_a_damaged_time_of_one_run_stops_no_message_of_others(
             for key in ("web_bob_1", "web_new_1"):
                 run = await rt.start("support", "again", session_key=key)
                 assert (await run.result()).success
+
+
+STRAY: dict[str, tuple[str, ...]] = {
+    "a key whose message is elsewhere": (
+        "UPDATE accepted SET position = position | 4096 WHERE key = 'k'",
+    ),
+    "a key whose message is missing": (
+        "DELETE FROM event WHERE position = (SELECT position FROM accepted WHERE key = 'k')",
+    ),
+    "something that waits at the next number": (
+        "INSERT INTO waiting SELECT number, in_seq + 1, 1 FROM run WHERE run_id = :bob",
+    ),
+}
+
+
+@pytest.mark.spec("G-07")
+@pytest.mark.parametrize("name", STRAY)
+async def test_a_row_in_the_place_of_the_next_one_refuses_that_message_and_stops_nobody_else(
+    tmp_path: Path, ports: Ports, name: str
+) -> None:
+    runs = await two_users(tmp_path, ports)
+    async with opened(tmp_path, ports) as rt:
+        assert (await rt.hub.send_to_run(runs["bob"], Message("once", key="k"))).accepted
+        await rt.result(runs["bob"])
+    with closing(sqlite3.connect(tmp_path / "hubbub.db")) as db:
+        for statement in STRAY[name]:
+            assert db.execute(statement, {"bob": runs["bob"]} if ":" in statement else ()).rowcount
+        db.commit()
+    for _ in range(2):  # Nor does it after a restart.
+        async with opened(tmp_path, ports) as rt:
+            key = "another" if "waits" in name else "k"
+            receipt = await rt.hub.send_to_run(runs["bob"], Message("once", key=key))
+            assert receipt.rejected
+            assert (await rt.hub.send_to_run(runs["ada"], "more")).accepted
+            assert (await rt.result(runs["ada"])).reason == ""
+            assert (await rt.run("support", "hi")).output == "1 so far"
