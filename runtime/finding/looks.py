@@ -72,7 +72,10 @@ def _look(store: StoreReader, verb: str, argument: str, now: int) -> Any:
         return list_runs(store, ended=which.ended, limit=which.limit)
     if verb == "prompts":
         beginnings = _read(argument, _Prompts).roots
-        return open_prompts(store, None if beginnings is None else runs_below(store, beginnings))
+        if beginnings is None:
+            return open_prompts(store)
+        below = runs_below(store, beginnings)
+        return open_prompts(store, below) if below else ()
     if verb == "requests":
         return open_requests(store, now=now)
     run_id, _, rest = argument.partition(" ")

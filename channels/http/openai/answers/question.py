@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any, Final
 
 from hubbub.channels.http.openai.answers.pending_calls import PENDING_TYPES, PendingCalls
-from hubbub.channels.http.wire.host import SOURCE
 from hubbub.hub.errors import BadValue
 from hubbub.hub.events import (
     Event,
@@ -22,15 +21,12 @@ from hubbub.hub.events import (
 from hubbub.hub.hub import Hub
 
 __all__ = [
-    "CLIENT", "NOTES", "ClientQuestion", "find_question", "is_latest", "last_said", "notes_of",
-    "state_of",
+    "NOTES", "ClientQuestion", "find_question", "is_latest", "last_said", "notes_of",
+    "said_after", "state_of",
 ]  # fmt: skip
 
 NOTES: Final = "openai"
-"""The name, among a message's metadata, of what its request said beside the text."""
-
-CLIENT: Final = f"{SOURCE}:openai"
-"""The source of replies by clients of these endpoints; their messages have notes."""
+"""The name, among the metadata of a message or reply, of what its request said beside the text."""
 
 _SAID: Final = ("session:message", "session:reply")
 
@@ -122,8 +118,10 @@ def _is_for_people(opening: SessionOpen, prompt: SessionPrompt) -> bool:
 
 
 def notes_of(said: object) -> Mapping[str, Any]:
-    """What the request said beside the text of a message."""
-    found = said.metadata.get(NOTES) if isinstance(said, SessionMessage) else None
+    """What the request said beside a message or a reply; nothing of what others have said."""
+    if not isinstance(said, SessionMessage | SessionReply):
+        return {}
+    found = said.metadata.get(NOTES)
     return found if isinstance(found, dict) else {}
 
 
@@ -181,17 +179,24 @@ async def last_said(hub: Hub, question: ClientQuestion) -> tuple[int, str | None
         back *= 8
 
 
+async def said_after(hub: Hub, question: ClientQuestion, seq: int) -> tuple[int, str | None] | None:
+    """What clients of these endpoints told a run first behind an item, as ``last_said``."""
+    after = _cursor_at(hub, question.run_id, seq)
+    events = await hub.read(question.run_id, after=after, types=_SAID)
+    return next((x for event in events if (x := _client_said(question, event)) is not None), None)
+
+
 def _client_said(question: ClientQuestion, event: Event) -> tuple[int, str | None] | None:
     match event:
         case SessionOpen() if notes_of(event.message):
             return event.seq, event.message.content if event.message is not None else ""
         case SessionMessage() if notes_of(event):
             return event.seq, event.content
-        case SessionReply() if event.source == CLIENT:
+        case SessionReply() if notes_of(event):
             if event.decision == "approve":
                 return event.seq, "approve"
             return event.seq, event.content if question.is_code else None
-        case _:  # Replies that a run notes for a message have the message's source.
+        case _:  # Also a reply that a run notes for a message.
             return None
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from hubbub.channels.http.openai.answers.answer import AgentAnswer, approves, words_of
 from hubbub.channels.http.openai.answers.following import QUIET
 from hubbub.channels.http.openai.answers.pending_calls import PENDING_TYPES, PendingCalls
-from hubbub.channels.http.openai.answers.question import CLIENT, ClientQuestion
+from hubbub.channels.http.openai.answers.question import ClientQuestion
 from hubbub.channels.http.openai.answers.turn import AgentTurn
 from hubbub.channels.http.openai.requests.behind_gap import is_behind_gap
 from hubbub.channels.http.openai.requests.extending import Exchange, Telling
@@ -276,7 +276,7 @@ def _begun_with(question: ClientQuestion, asked: SessionPrompt | None) -> Exchan
         if asked.kind != "approval" and asked.call_id:
             return None
         text = "approve" if asked.kind == "approval" else item.content
-        return Exchange(text, is_reply=True, seq=item.seq, is_answer=item.source == CLIENT)
+        return Exchange(text, is_reply=True, seq=item.seq, is_answer=bool(question.notes))
     if isinstance(item, SessionMessage):
         if item.role != "user":
             return None

@@ -28,7 +28,6 @@ from hubbub.channels.http.openai.answers.identifiers import (
     read_response_id,
 )
 from hubbub.channels.http.openai.answers.question import (
-    CLIENT,
     NOTES,
     ClientQuestion,
     find_question,
@@ -63,6 +62,7 @@ from hubbub.hub.hub import Hub
 from hubbub.hub.message import Message
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.store.cursor import seq_of
+from hubbub.hub.store.journal import RequestKey
 
 __all__ = ["place"]
 
@@ -101,6 +101,7 @@ class _Placing:
         self._approving = request_key(wanted.key, ("v1", where, "approve"), said)
         """Noted with what a child is told, before its conversation hears it by the request."""
 
+        self._notes = {NOTES: dict(wanted.notes)}
         self._again = SayingAgain(hub, wanted, self._shown_with)
 
     async def place(self, before: RequestPlace | None) -> RequestPlace:
@@ -152,7 +153,10 @@ class _Placing:
         last = next(reversed(given)) if self._split.text is None else ""
         for prompt_id, result in given.items():
             request = self._request if prompt_id == last else None
-            receipt = await self._hub.reply(prompt_id, result, source=CLIENT, request=request)
+            notes = self._notes if prompt_id == last else None
+            receipt = await self._hub.reply(
+                prompt_id, result, source=SOURCE, metadata=notes, request=request
+            )
             if receipt.rejected:
                 before = await self._repeated() or await self._replied_before(state, given)
                 if before is not None:  # Told by another of the same request, at the same time.
@@ -174,13 +178,13 @@ class _Placing:
             for event in await self._hub.read(state.run_id, types="session:reply")
             if isinstance(event, SessionReply)
             and given.get(event.prompt_id) == event.content
-            and event.source == CLIENT
+            and event.source == SOURCE
         ]
         if len(seqs) != len(given):
             return None
-        if self._split.text is not None:
-            return (await self._again.compare(state, self._split.text))[0]
-        return RequestPlace(run_id=state.run_id, seq=max(seqs))
+        if self._split.text is None:
+            return RequestPlace(run_id=state.run_id, seq=max(seqs))
+        return await self._again.said_with(state, max(seqs), self._split.text)
 
     # ── a run that there is ──────────────────────────────────────────────────────────────────
 
@@ -286,7 +290,7 @@ class _Placing:
         if is_once:
             key = await self._key_of_answer(state)
         message = Message(
-            text, key=key or None, metadata={NOTES: dict(self._wanted.notes)},
+            text, key=key or None, metadata=self._notes,
             parts=self._shown_with(text),
         )  # fmt: skip
         receipt = await self._hub.send_to_run(
@@ -326,19 +330,21 @@ class _Placing:
             return None  # The conversation has yet to hear it.
         is_own = asked.run_id == run_id
         receipt = await hub.reply(
-            asked.prompt_id, "approve" if asked.kind == "approval" else text, source=CLIENT,
-            request=self._request if is_own else self._approving,
+            asked.prompt_id, "approve" if asked.kind == "approval" else text, source=SOURCE,
+            metadata=self._notes, request=self._request if is_own else self._approving,
         )  # fmt: skip
         if not is_own:
             return None  # What a child asked is answered; the conversation hears it, too.
         if not receipt.rejected:
             return RequestPlace(run_id=receipt.run_id, seq=seq_of(receipt.cursor), is_answer=True)
-        if receipt.reason == "answered":  # Maybe by the same, at the same time.
-            return await self._again.said_before(state, text, is_taken=True)
-        again = await state_of(hub, run_id)
-        if again is not None and asked.prompt_id in again.pending.prompts:
-            raise refused_by(receipt)  # Such an answer it does not take, and it asks on.
-        return None
+        if receipt.reason != "answered":
+            again = await state_of(hub, run_id)
+            if again is not None and asked.prompt_id in again.pending.prompts:
+                raise refused_by(receipt)  # Such an answer it does not take, and it asks on.
+        # It is answered, maybe by the same, at the same time: that is on record when the store has
+        # looked for what was sent behind it.
+        await hub.find_request(RequestKey("", ""))
+        return await self._again.said_before(state, text, is_taken=True)
 
     async def _repeated(self) -> RequestPlace | None:
         """Where the same request was taken before."""

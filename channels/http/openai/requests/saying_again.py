@@ -11,7 +11,12 @@ from collections.abc import Callable
 
 from hubbub.channels.http.openai.answers.answer import approves
 from hubbub.channels.http.openai.answers.following import recorded
-from hubbub.channels.http.openai.answers.question import ClientQuestion, find_question, last_said
+from hubbub.channels.http.openai.answers.question import (
+    ClientQuestion,
+    find_question,
+    last_said,
+    said_after,
+)
 from hubbub.channels.http.openai.answers.response_frames import ResponseFrames
 from hubbub.channels.http.openai.requests.exchanges import read_exchanges
 from hubbub.channels.http.openai.requests.extending import extends, repeated
@@ -73,6 +78,13 @@ class SayingAgain:
         placed = RequestPlace(run_id=state.run_id, seq=seq, is_answer=is_answer)
         is_same = self._wanted.is_retry or is_taken
         return placed if is_same or (is_answer and await self.is_coming(placed)) else None
+
+    async def said_with(self, state: ClientQuestion, seq: int, text: str) -> RequestPlace | None:
+        """Where a run was told the same next behind the results that are sent again with it."""
+        found = await said_after(self._hub, state, seq)
+        if found is None or found[1] is None or _compared(found[1]) != _compared(text):
+            return None
+        return RequestPlace(run_id=state.run_id, seq=found[0], is_answer=True)
 
     async def is_coming(self, placed: RequestPlace) -> bool:
         """Whether something may still come of a request."""

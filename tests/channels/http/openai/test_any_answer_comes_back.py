@@ -68,7 +68,9 @@ class Client(Struct, frozen=True):
         has_session = self.way in ("chat", "conversation") or not sent.is_opening
         if self.by_another and (self.way in ("lone chat", "list") or not has_session):
             return False  # Where nothing waits, nothing tells of it.
-        return not (self.by_another and sent.is_opening and not delay)
+        # In a conversation it could come first, and is taken for the one before, if that said so.
+        may_be_first = self.by_another and not delay
+        return not (may_be_first and (sent.is_opening or self.way == "conversation"))
 
 
 class Sent(Struct):
