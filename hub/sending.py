@@ -271,6 +271,7 @@ class Sending:
         *,
         is_error: bool = False,
         source: str = "",
+        metadata: Mapping[str, Any] | None = None,
         request: RequestKey | None = None,
     ) -> Receipt:
         """Answer a prompt; the first reply wins, later and unknown ones are rejected.
@@ -280,16 +281,21 @@ class Sending:
         answer that does not fit the question's schema is rejected with the reason, and the prompt
         stays open.  Accepted is what is durable.
 
-        A ``request`` is noted with the answer to what a run asks.  Who does not know which prompt
+        ``metadata`` is on record with the answer to what a run asks, as a message's is, and so is a
+        ``request``.  Who does not know which prompt
         it has answered the first time asks ``find_request`` before choosing one.
         """
         check_text("content", content)
         if is_error is not False:
             check_flag("is_error", is_error)
-        return self._reply(
-            SessionReply(prompt_id=prompt_id, content=content, source=source, is_error=is_error),
-            checked(request),
-        )
+        if metadata is not None and not isinstance(metadata, Mapping):
+            raise BadValue("metadata", f"expected a mapping, not {kind_of(metadata)}")
+        encoded = encode_mapping("metadata", metadata) if metadata else NULL
+        reply = SessionReply(
+            prompt_id=prompt_id, content=content, source=source, is_error=is_error,
+            metadata_json=encoded,
+        )  # fmt: skip
+        return self._reply(reply, checked(request))
 
     def find_request(self, request: RequestKey) -> Receipt:
         """What was accepted with a request; nothing is sent.

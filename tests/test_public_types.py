@@ -38,6 +38,7 @@ EXEMPT: Final = {
     "CustomEvent.data": JSON,
     "CustomEvent.of": "keywords become its data",
     "SessionMessage.metadata": JSON,
+    "SessionReply.metadata": JSON,
     "SessionOpen.input": JSON,
     "SessionOpen.descriptor": JSON,
     "SessionPrompt.arguments": JSON,

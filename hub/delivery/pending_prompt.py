@@ -113,7 +113,7 @@ def read_reply(prompt: PendingPrompt, reply: SessionReply, now: int) -> SessionR
     event = SessionReply(
         prompt_id=reply.prompt_id, content=reply.content, source=reply.source,
         decision=reply.decision, arguments_json=reply.arguments_json, is_error=reply.is_error,
-        at=now,
+        metadata_json=reply.metadata_json, at=now,
     )  # fmt: skip
     if prompt.kind != "approval" or event.decision:
         return event

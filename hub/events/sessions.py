@@ -239,6 +239,12 @@ class SessionReply(Event, tag="session:reply", home="in"):
     decision: DecisionName = ""
     arguments_json: Json = msgspec.field(name="arguments", default=NULL)
     is_error: bool = False
+    metadata_json: Json = msgspec.field(name="metadata", default=NULL)
+
+    @property
+    def metadata(self) -> Any:
+        """The metadata, decoded again at each access."""
+        return decode_value(self.metadata_json) or {}
 
 
 class SessionTimer(Event, tag="session:timer", home="in"):

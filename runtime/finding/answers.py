@@ -34,7 +34,7 @@ __all__ = ["QUESTIONS", "answer", "find_conversation", "run_info"]
 
 QUESTIONS: Final = (
     '"runs", "run RUN_ID", "find KEY", "conversations {JSON}", "agents", "agent NAME", '
-    '"schedules", "workers", "trees {JSON}", "report RUN_ID {JSON}", "prompts", "requests", '
+    '"schedules", "workers", "trees {JSON}", "report RUN_ID {JSON}", "prompts {JSON}", "requests", '
     '"state RUN_ID RECORD", "files RUN_ID", "file RUN_ID PATH", "content RUN_ID PATH" or '
     '"test RUN_ID"'
 )
@@ -59,7 +59,8 @@ def answer(store: StoreReader, question: str, now: int) -> Any:
                                object has ended (also those without a live run) and limit
         report RUN_ID {JSON}   everything about a run, as ``hubbub show --json``; with full, its
                                whole conversation; null
-        prompts                what people are asked by all runs, the oldest first
+        prompts {JSON}         what people are asked, the oldest first: by all runs, or, with roots,
+                               a list of texts, in the trees whose root's id begins with one
         requests               the variables that subagents wait for, the oldest first
         state RUN_ID RECORD    the state of a run after that record of its own lane, or, without a
                                number, as it is; null

@@ -15,7 +15,7 @@ from hubbub.hub.errors import BadValue, NoSuchFile, OperatorError
 from hubbub.hub.events import FileRef
 from hubbub.hub.store.reader import StoreReader, decoded
 from hubbub.runtime.inspection.as_test import recorded_test
-from hubbub.runtime.inspection.prompts import open_prompts
+from hubbub.runtime.inspection.prompts import open_prompts, runs_below
 from hubbub.runtime.inspection.replay import NoSuchRecord, replay
 from hubbub.runtime.inspection.variable_requests import open_requests
 from hubbub.runtime.inspection.views import list_runs, report
@@ -46,6 +46,10 @@ class _Trees(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limit: int = 50
 
 
+class _Prompts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    roots: tuple[str, ...] | None = None
+
+
 class _Report(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     full: bool = False
 
@@ -67,7 +71,11 @@ def _look(store: StoreReader, verb: str, argument: str, now: int) -> Any:
             raise BadValue("limit", f"expected a number from 1 to {MAX_TREES:,}")
         return list_runs(store, ended=which.ended, limit=which.limit)
     if verb == "prompts":
-        return open_prompts(store)
+        beginnings = _read(argument, _Prompts).roots
+        if beginnings is None:
+            return open_prompts(store)
+        below = runs_below(store, beginnings)
+        return open_prompts(store, below) if below else ()
     if verb == "requests":
         return open_requests(store, now=now)
     run_id, _, rest = argument.partition(" ")

@@ -23,7 +23,7 @@ from hubbub.hub.store.reader import RunRow, StoreReader, answered_prompts, damag
 from hubbub.hub.values import Json
 from hubbub.runtime.inspection.find import ambiguity
 
-__all__ = ["NoOnePrompt", "ShownPrompt", "find_prompt", "open_prompts"]
+__all__ = ["NoOnePrompt", "ShownPrompt", "find_prompt", "open_prompts", "runs_below"]
 
 MIN_PART: Final = 4
 """Characters of a prompt's id that may stand for the whole of it."""
@@ -91,6 +91,19 @@ def open_prompts(
                 if damage is not None:
                     damage.setdefault(run_id, damage_said(store, error))
     return tuple(sorted(found, key=lambda each: (each.since, each.prompt_id)))
+
+
+def runs_below(store: StoreReader, beginnings: Iterable[str]) -> list[str]:
+    """The live runs of the trees whose root's id begins like one of these."""
+    by_size: dict[int, set[str]] = {}
+    for each in beginnings:
+        by_size.setdefault(len(each), set()).add(each)
+    return [
+        run_id
+        for root in store.find("", "every")
+        if any(root[:size] in found for size, found in by_size.items())
+        for run_id in (root, *store.find(root, "below"))
+    ]
 
 
 def find_prompt(store: StoreReader, given: str) -> ShownPrompt:

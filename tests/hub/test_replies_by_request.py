@@ -5,7 +5,7 @@ import pytest
 
 from hubbub import Runtime, agent
 from hubbub.hub import RequestKey
-from hubbub.hub.errors import PromptTimeout
+from hubbub.hub.errors import BadValue, PromptTimeout
 
 pytestmark = pytest.mark.anyio
 
@@ -41,3 +41,22 @@ async def test_a_request_that_was_used_leaves_the_prompt_open(ports):
             if is_answered:
                 assert (await hub.reply(two, " sure")).accepted
             assert (await run.result()).output == ("yes sure" if is_answered else "yes late")
+
+
+async def test_what_is_said_beside_a_reply_is_on_record_with_it(ports):
+    @agent("asks")
+    async def asks(input: str, ctx):
+        return await ctx.hub.ask("user", "one?")
+
+    async with Runtime([asks], store="memory", ports=ports) as rt:
+        hub = rt.hub
+        run = await rt.start("asks", "go")
+        await anyio.sleep(1)
+        prompt_id = (await hub.read(types="session:prompt"))[-1].prompt_id
+        for wrong in ("x", 1, {"a": object()}, {"a": "\ud800"}):
+            with pytest.raises(BadValue, match="metadata"):
+                hub.reply(prompt_id, "yes", metadata=wrong)
+        await hub.reply(prompt_id, "yes", metadata={"from": ["a page", 1]})
+        assert (await run.result()).output == "yes"
+        (event,) = await hub.read(types="session:reply")
+        assert event.metadata == {"from": ["a page", 1]}

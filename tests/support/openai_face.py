@@ -8,16 +8,22 @@ from typing import Any
 import anyio
 import httpx2
 from openai import AsyncOpenAI
+from openai._base_client import get_platform
+from starlette.applications import Starlette
+from starlette.routing import Route
 
 from hubbub import FunctionModel, Retention, Runtime, Usage, tool
 from hubbub.agents.model import AssistantMessage, ModelReply, ModelRequest
-from hubbub.channels.http import HttpApp
+from hubbub.channels.http import HttpApp, HttpLimits
+from hubbub.channels.http.openai.endpoints import openai_routes
+from hubbub.channels.http.wire.host import Host
+from hubbub.hub.hub import Hub
 from hubbub.runtime.models.scripted import call, reply
 from support.agents import model_agent
 
 __all__ = [
-    "CHAT_WEATHER", "WEATHER", "StreamedRequest", "answer", "client_of", "frames_of", "merged",
-    "talker", "with_client",
+    "CHAT_WEATHER", "WEATHER", "StreamedRequest", "answer", "client_of", "forgetful", "frames_of",
+    "impatient_client_of", "merged", "talker", "with_client",
 ]  # fmt: skip
 
 WEATHER = {
@@ -59,10 +65,45 @@ def talker(name: str = "talker", **options: Any) -> Any:
 
 def client_of(app: Any, **options: Any) -> AsyncOpenAI:
     """The official client, unmodified, on an app in this process."""
-    http = httpx2.AsyncClient(transport=httpx2.ASGITransport(app))
-    return AsyncOpenAI(
-        base_url="http://localhost/v1", api_key="none", http_client=http, max_retries=0, **options
+    return _client(httpx2.ASGITransport(app), max_retries=0, **options)
+
+
+def _client(transport: httpx2.AsyncBaseTransport, **options: Any) -> AsyncOpenAI:
+    http = httpx2.AsyncClient(transport=transport)
+    client = AsyncOpenAI(
+        base_url="http://localhost/v1", api_key="none", http_client=http, **options
     )
+    # Else it finds this out in a thread, for which virtual time does not wait.
+    client._platform = get_platform()
+    return client
+
+
+class _Impatient(httpx2.AsyncBaseTransport):
+    """Gives up on each request after a while, as a client does after its timeout."""
+
+    def __init__(self, app: Any, seconds: float) -> None:
+        self._inner = httpx2.ASGITransport(app)
+        self._seconds = seconds
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            with anyio.fail_after(self._seconds):
+                return await self._inner.handle_async_request(request)
+        except TimeoutError:
+            raise httpx2.ReadTimeout("no answer", request=request) from None
+
+
+def forgetful(hub: Hub) -> Starlette:
+    """The endpoints alone, which have not seen what another app on this hub was sent."""
+    return Starlette(routes=[
+        Route(x.path, x.asgi, methods=[x.method])
+        for x in openai_routes(Host(hub, HttpLimits()))
+    ])  # fmt: skip
+
+
+def impatient_client_of(app: Any, seconds: float) -> AsyncOpenAI:
+    """The official client with its own retries, two of them, each after so many seconds."""
+    return _client(_Impatient(app, seconds))
 
 
 @asynccontextmanager

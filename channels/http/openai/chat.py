@@ -1,6 +1,7 @@
 """``/v1/chat/completions``."""
 
 import msgspec
+from msgspec.structs import replace
 from starlette.types import ASGIApp
 
 from hubbub.channels.http.openai.answers.chat_chunks import ChatChunks
@@ -16,8 +17,10 @@ __all__ = ["create_completion"]
 
 async def create_completion(request: OpenAiRequest) -> ASGIApp:
     """Tell a run what the request says, and answer by what comes of it."""
-    wanted = read_chat(await request.body(), session_key=request.session_key, key=request.key)
-    placed = await place(request.hub, wanted, "messages")
+    body = await request.body()
+    wanted = read_chat(body, session_key=request.session_key, key=request.key)
+    wanted = replace(wanted, digest=body.digest, is_retry=request.is_retry)
+    placed = await place(request.hub, wanted, "messages", request.recent)
     question = await find_question(request.hub, placed.run_id, placed.seq)
     if question is None:
         raise Refused(503, "the request is on record, but cannot be read")

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from hubbub.channels.http.openai.answers.refusals import JsonAnswer, Refused, refused_of
 from hubbub.channels.http.openai.leaving import Leaving
 from hubbub.channels.http.openai.requests.body import RequestBody
+from hubbub.channels.http.openai.requests.recent_requests import RecentRequests
 from hubbub.channels.http.wire.bodies import read_body
 from hubbub.channels.http.wire.host import Host
 from hubbub.channels.http.wire.problems import Refusal
@@ -27,11 +28,19 @@ MAX_KEY: Final = 512
 class OpenAiRequest:
     """One request to an endpoint."""
 
-    __slots__ = ("_scope", "host", "leaving", "receive")
+    __slots__ = ("_scope", "host", "leaving", "receive", "recent")
 
-    def __init__(self, host: Host, leaving: Leaving, scope: Scope, receive: Receive) -> None:
+    def __init__(
+        self,
+        host: Host,
+        leaving: Leaving,
+        recent: RecentRequests,
+        scope: Scope,
+        receive: Receive,
+    ) -> None:
         self.host = host
         self.leaving = leaving
+        self.recent = recent
         self._scope = scope
         self.receive = receive
 
@@ -54,6 +63,11 @@ class OpenAiRequest:
     def key(self) -> str:
         """Under which it counts once; empty for none."""
         return self._label(b"idempotency-key")
+
+    @property
+    def is_retry(self) -> bool:
+        """Whether an official client says that it has sent the request before."""
+        return self._label(b"x-stainless-retry-count").lstrip("0").isdecimal()
 
     @property
     def last_event_id(self) -> str | None:
@@ -92,16 +106,19 @@ OpenAiHandler: TypeAlias = Callable[[OpenAiRequest], Awaitable[ASGIApp]]
 class OpenAiEndpoint:
     """Answers by what ``handler`` returns, an ASGI app, or by the error that it raises."""
 
-    __slots__ = ("_handler", "_host", "_leaving")
+    __slots__ = ("_handler", "_host", "_leaving", "_recent")
 
-    def __init__(self, host: Host, leaving: Leaving, handler: OpenAiHandler) -> None:
+    def __init__(
+        self, host: Host, leaving: Leaving, recent: RecentRequests, handler: OpenAiHandler
+    ) -> None:
         self._host = host
         self._leaving = leaving
+        self._recent = recent
         self._handler = handler
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        request = OpenAiRequest(self._host, self._leaving, scope, receive)
+        request = OpenAiRequest(self._host, self._leaving, self._recent, scope, receive)
         try:
             answer = await self._handler(request)
         except Exception as error:

@@ -4,6 +4,7 @@ from hubbub.channels.http.openai.chat import create_completion
 from hubbub.channels.http.openai.endpoint import OpenAiEndpoint
 from hubbub.channels.http.openai.leaving import Leaving
 from hubbub.channels.http.openai.models import list_models, show_model
+from hubbub.channels.http.openai.requests.recent_requests import RecentRequests
 from hubbub.channels.http.openai.responses import (
     cancel_response,
     create_response,
@@ -17,7 +18,7 @@ __all__ = ["openai_routes"]
 
 def openai_routes(host: Host) -> tuple[Route, ...]:
     """The endpoints of OpenAI's API, for one app."""
-    leaving = Leaving(host.hub)
+    leaving, recent = Leaving(host.hub), RecentRequests(host.hub)
     rows = (
         ("GET", "/v1/models", "The agents, as models", list_models, False),
         ("GET", "/v1/models/{model:path}", "One agent, as a model", show_model, False),
@@ -28,8 +29,8 @@ def openai_routes(host: Host) -> tuple[Route, ...]:
     )
     return tuple(
         Route(
-            method=method, path=path, summary=summary, asgi=OpenAiEndpoint(host, leaving, handler),
-            is_stream=is_stream, is_documented=False,
+            method=method, path=path, summary=summary, is_stream=is_stream, is_documented=False,
+            asgi=OpenAiEndpoint(host, leaving, recent, handler),
         )
         for method, path, summary, handler, is_stream in rows
     )  # fmt: skip

@@ -5,6 +5,7 @@ from typing import Final
 import anyio
 import anyio.lowlevel
 import msgspec
+from msgspec.structs import replace
 from starlette.types import ASGIApp
 
 from hubbub.channels.http.openai.answers.following import Following, recorded
@@ -25,8 +26,10 @@ CANCEL_SECONDS: Final = 10.0
 
 async def create_response(request: OpenAiRequest) -> ASGIApp:
     """Tell a run what the request says, and answer by what comes of it."""
-    wanted = read_responses(await request.body(), session_key=request.session_key, key=request.key)
-    placed = await place(request.hub, wanted, "input")
+    body = await request.body()
+    wanted = read_responses(body, session_key=request.session_key, key=request.key)
+    wanted = replace(wanted, digest=body.digest, is_retry=request.is_retry)
+    placed = await place(request.hub, wanted, "input", request.recent)
     question = await find_question(request.hub, placed.run_id, placed.seq)
     if question is None:
         raise Refused(503, "the request is on record, but cannot be read")

@@ -423,6 +423,10 @@ async def test_runs_are_shown_in_full(
         assert [x["run_id"] for x in trees["runs"]] == [asking.run_id] and trees["more"] == 1
         assert [x["question"] for x in trees["prompts"]] == ["Really?"]
         assert await ask("prompts") == trees["prompts"]
+        for roots in ([asking.run_id], ["x", asking.run_id[:9]], [""]):
+            assert await ask(f"prompts {json.dumps({'roots': roots})}") == trees["prompts"]
+        for roots in ([], ["x"], [asking.run_id + "x"]):
+            assert await ask(f"prompts {json.dumps({'roots': roots})}") == []
         report = await ask(f'report {run.run_id} {{"full": true}}')
         assert report["run"]["session_key"] == "k"
         assert [x["path"] for x in report["files"]] == ["notes/one.txt"]
@@ -443,7 +447,7 @@ async def test_runs_are_shown_in_full(
             assert await ask(f"{verb} nobody x") is None
         for wrong in (
             "trees {", 'trees {"limit": 0}', 'trees {"other": 1}', f"report {run.run_id} [",
-            f"state {run.run_id} -1", f"state {run.run_id} ²",
+            'prompts {"roots": "x"}', f"state {run.run_id} -1", f"state {run.run_id} ²",
         ):  # fmt: skip
             with pytest.raises(BadValue):
                 await ask(wrong)

@@ -42,7 +42,7 @@ from hubbub.hub.events import (
 )
 from hubbub.hub.values import NULL
 
-__all__ = ["MAX_PREVIEW", "AgentAnswer", "words_of"]
+__all__ = ["MAX_PREVIEW", "AgentAnswer", "approves", "words_of"]
 
 MAX_PREVIEW: Final = 500_000
 """Code points of one model answer that are told before they are on record."""
@@ -267,6 +267,11 @@ def _grow(shown: _Shown, allowed: str) -> list[AnswerMove]:
 
 def _part_of(shown: _Shown) -> AnswerPart:
     return AnswerPart(kind=shown.kind, text=shown.text)
+
+
+def approves(text: str) -> bool:
+    """Whether a person says so that a call is approved."""
+    return text.strip().lower() == "approve"
 
 
 def words_of(prompt: SessionPrompt) -> str:

@@ -16,13 +16,17 @@ from hubbub.hub.events import (
     SessionPrompt,
     SessionReply,
     SessionStart,
+    SessionTaken,
 )
 from hubbub.hub.hub import Hub
 
-__all__ = ["NOTES", "ClientQuestion", "find_question", "is_latest", "notes_of", "state_of"]
+__all__ = [
+    "NOTES", "ClientQuestion", "find_question", "is_latest", "last_said", "notes_of",
+    "said_after", "state_of",
+]  # fmt: skip
 
 NOTES: Final = "openai"
-"""The name, among a message's metadata, of what its request said beside the text."""
+"""The name, among the metadata of a message or reply, of what its request said beside the text."""
 
 _SAID: Final = ("session:message", "session:reply")
 
@@ -64,6 +68,11 @@ class ClientQuestion:
     def tools(self) -> tuple[GivenTool, ...]:
         """The tools that the client carries out."""
         return self.opening.tools
+
+    @property
+    def asked(self) -> tuple[SessionPrompt, ...]:
+        """What people were asked when the item came, but for calls of the client's."""
+        return tuple(x for x in self.pending.prompts.values() if not self.is_call(x))
 
     @property
     def notes(self) -> Mapping[str, Any]:
@@ -109,8 +118,10 @@ def _is_for_people(opening: SessionOpen, prompt: SessionPrompt) -> bool:
 
 
 def notes_of(said: object) -> Mapping[str, Any]:
-    """What the request said beside the text of a message."""
-    found = said.metadata.get(NOTES) if isinstance(said, SessionMessage) else None
+    """What the request said beside a message or a reply; nothing of what others have said."""
+    if not isinstance(said, SessionMessage | SessionReply):
+        return {}
+    found = said.metadata.get(NOTES)
     return found if isinstance(found, dict) else {}
 
 
@@ -147,6 +158,46 @@ async def state_of(hub: Hub, run_id: str) -> ClientQuestion | None:
         for event in await hub.read(root_run_id=run_id, after=after, types=PENDING_TYPES):
             question.pending.see(event)
     return question
+
+
+async def last_said(hub: Hub, question: ClientQuestion) -> tuple[int, str | None] | None:
+    """What clients of these endpoints told a run last: the number of the item, and its words,
+    ``None`` for the result of a call.  ``None`` where nothing of it is left."""
+    run_id, back = question.run_id, 8
+    taken = await hub.journal.latest(run_id, (SessionTaken.type,))
+    items = taken.items if isinstance(taken, SessionTaken) else ()
+    seq = max((x.seq for x in items if x.run_id == run_id and x.lane == "in"), default=1)
+    while True:
+        first = seq - back
+        if first > 0 and await hub.journal.position(run_id, "in", first) is None:
+            first = 0
+        after = _cursor_at(hub, run_id, first) if first > 0 else None
+        events = await hub.read(run_id, after=after, types=("session:open", *_SAID))
+        found = [x for event in events if (x := _client_said(question, event)) is not None]
+        if found or first <= 0:
+            return found[-1] if found else None
+        back *= 8
+
+
+async def said_after(hub: Hub, question: ClientQuestion, seq: int) -> tuple[int, str | None] | None:
+    """What clients of these endpoints told a run first behind an item, as ``last_said``."""
+    after = _cursor_at(hub, question.run_id, seq)
+    events = await hub.read(question.run_id, after=after, types=_SAID)
+    return next((x for event in events if (x := _client_said(question, event)) is not None), None)
+
+
+def _client_said(question: ClientQuestion, event: Event) -> tuple[int, str | None] | None:
+    match event:
+        case SessionOpen() if notes_of(event.message):
+            return event.seq, event.message.content if event.message is not None else ""
+        case SessionMessage() if notes_of(event):
+            return event.seq, event.content
+        case SessionReply() if notes_of(event):
+            if event.decision == "approve":
+                return event.seq, "approve"
+            return event.seq, event.content if question.is_code else None
+        case _:  # Also a reply that a run notes for a message.
+            return None
 
 
 async def is_latest(hub: Hub, question: ClientQuestion) -> bool:

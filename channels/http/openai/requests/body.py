@@ -1,5 +1,6 @@
 """``RequestBody``: the fields of a request, each of which is read when it is asked for."""
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -19,9 +20,11 @@ class RequestBody(Mapping[str, Any]):
     that is no text.
     """
 
-    __slots__ = ("_found", "_sent")
+    __slots__ = ("_found", "_sent", "digest")
 
     def __init__(self, content: bytes) -> None:
+        self.digest = hashlib.sha256(content).hexdigest()
+        """Of the whole body, to tell whether the same is sent again."""
         try:
             self._sent = _fields.decode(content)
         except msgspec.ValidationError:

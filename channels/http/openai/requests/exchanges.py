@@ -10,7 +10,7 @@ once more, or later than it was recorded, stands here as it stands in the client
 from collections.abc import Sequence
 from typing import Final
 
-from hubbub.channels.http.openai.answers.answer import AgentAnswer, words_of
+from hubbub.channels.http.openai.answers.answer import AgentAnswer, approves, words_of
 from hubbub.channels.http.openai.answers.following import QUIET
 from hubbub.channels.http.openai.answers.pending_calls import PENDING_TYPES, PendingCalls
 from hubbub.channels.http.openai.answers.question import ClientQuestion
@@ -148,6 +148,12 @@ class ClientExchanges:
             self._answering.settle()
         return self._said
 
+    @property
+    def waiting(self) -> list[Exchange]:
+        """What was said, and is not taken yet."""
+        found = [_begun_with(*x) for x in self._arrived.values() if not _has_result(*x)]
+        return [x for x in found if x is not None]
+
     # ── what is said to the run ──────────────────────────────────────────────────────────────
 
     def _arrive(self, item: SessionMessage | SessionReply) -> None:
@@ -189,26 +195,14 @@ class ClientExchanges:
     def _begin_with(self, question: ClientQuestion, asked: SessionPrompt | None) -> None:
         """Begin an exchange with an item, or go on in the last one, if it is one that clients
         send."""
-        item = question.item
-        if isinstance(item, SessionReply):
-            if asked is None or asked.run_id != item.run_id or item.decision == "deny":
-                return  # Who denies says it in a message, and so does who answers a child.
-            if question.is_call(asked):
-                self._tell(question, Telling(is_of_results=True))
-                return
-            if asked.kind != "approval" and asked.call_id:
-                return
-            text = "approve" if asked.kind == "approval" else item.content
-            self._said.append(Exchange(text, is_reply=True))
-        elif isinstance(item, SessionMessage):
-            if item.role != "user":
-                return
-            self._said.append(Exchange(item.content))
-        elif item.input is not None:
-            text = item.input
-            if not isinstance(text, str):
-                text = bytes(item.input_json).decode()
-            self._said.append(Exchange(text))
+        if _has_result(question, asked):
+            self._tell(question, Telling(is_of_results=True))
+            return
+        begun = _begun_with(question, asked)
+        if begun is None:
+            return
+        if not isinstance(question.item, SessionOpen) or question.item.input is not None:
+            self._said.append(begun)
         self._tell(question, Telling())
 
     def _hear_history(self, item: SessionOpen) -> None:
@@ -262,6 +256,36 @@ class ClientExchanges:
         self._said.clear()
         self._shown_in.clear()
         self._stop_telling()
+
+
+def _has_result(question: ClientQuestion, asked: SessionPrompt | None) -> bool:
+    """Whether an item is the result of a call of the client's."""
+    item = question.item
+    if asked is None or asked.run_id != item.run_id:
+        return False
+    is_reply = isinstance(item, SessionReply) and item.decision != "deny"
+    return is_reply and question.is_call(asked)
+
+
+def _begun_with(question: ClientQuestion, asked: SessionPrompt | None) -> Exchange | None:
+    """What an item says, if clients send such."""
+    item = question.item
+    if isinstance(item, SessionReply):
+        if asked is None or asked.run_id != item.run_id or item.decision == "deny":
+            return None  # Who denies says it in a message, and so does who answers a child.
+        if asked.kind != "approval" and asked.call_id:
+            return None
+        text = "approve" if asked.kind == "approval" else item.content
+        return Exchange(text, is_reply=True, seq=item.seq, is_answer=bool(question.notes))
+    if isinstance(item, SessionMessage):
+        if item.role != "user":
+            return None
+        is_answer = bool(question.notes) and (bool(question.asked) or approves(item.content))
+        return Exchange(item.content, seq=item.seq, is_answer=is_answer)
+    text = item.input
+    if not isinstance(text, str):
+        text = bytes(item.input_json).decode()
+    return Exchange(text, seq=item.seq)
 
 
 async def read_exchanges(hub: Hub, opening: SessionOpen) -> ClientExchanges:

@@ -9,8 +9,9 @@ A client has seen less than was said, or other words for it, and repeats those:
     its own replies (``approve``, an answer  which are no messages of the run; other channels' it
     to a code agent)                         has not seen, nor what was said to them
 
-A question that is still open it must have been told: what it says next is the answer.  Blank space
-does not count, and what the assistant said in a row, whatever stood between, is one message.
+A question that is still open it must have been told: what it says next is the answer.  Who shows
+nothing of what came of its answer says that again (``repeated``), and answers nothing else.  Blank
+space does not count, and what the assistant said in a row, whatever stood between, is one message.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +23,7 @@ from msgspec.structs import replace
 
 from hubbub.channels.http.openai.requests.wanted import Entry
 
-__all__ = ["INSTRUCTIONS", "Exchange", "Telling", "extends", "seen_by"]
+__all__ = ["INSTRUCTIONS", "Exchange", "Telling", "extends", "repeated", "seen_by", "shown"]
 
 INSTRUCTIONS: Final = "Instructions of the caller:\n"
 """Begins the message of a history that holds what the system said."""
@@ -53,7 +54,7 @@ class Telling(Struct, eq=False):
             return {""}
         told = _joined(self.told)
         whole = told if self.whole == self.told else _joined(self.whole)
-        found = {told, whole, _shown(self.value)} - {""}
+        found = {told, whole, shown(self.value)} - {""}
         may_be_left_out = not (self.questions if self.is_unheard else told)
         return found | {""} if may_be_left_out else found
 
@@ -65,6 +66,10 @@ class Exchange(Struct):
     """Nothing where the beginning has gone."""
     is_reply: bool = False
     """Whether it is a reply to what was asked, which only its own client has seen."""
+    seq: int = 0
+    """The number of the item in the run's inbox that says it; 0 for none."""
+    is_answer: bool = False
+    """Whether a client of these endpoints answers with it what was asked."""
     tellings: list[Telling] = field(default_factory=list)
 
 
@@ -92,11 +97,33 @@ def extends(entries: Sequence[Entry], said: Sequence[Exchange], *, is_cut: bool)
     return is_same and all(_has_been_asked(seen[at:], x) for at, x in enumerate(groups))
 
 
+def repeated(
+    entries: Sequence[Entry], said: Sequence[Exchange], *, is_cut: bool, is_retry: bool
+) -> Exchange | None:
+    """What a client says again that has not heard what came of it: its transcript is what was said
+    before that.  Only answers to what was asked are taken for such, and of a client that says that
+    it tries again (``is_retry``) everything."""
+    if not entries or entries[-1].role != "user":
+        return None
+    text = shown(entries[-1].text).casefold()
+    users = sum(x.role == "user" and bool(shown(x.text)) for x in entries[:-1])
+    least = most = 0
+    for at, each in enumerate(said):
+        heard = shown(each.heard)
+        may_be = each.seq and (each.is_answer or is_retry) and heard.casefold() == text
+        fits = least <= users and (is_cut or users <= most)
+        if may_be and fits and extends(entries, said[:at], is_cut=is_cut):
+            return each
+        most += bool(heard)
+        least += bool(heard) and not each.is_reply
+    return None
+
+
 def seen_by(entries: Iterable[Entry]) -> list[_Seen]:
     """A client's transcript: what each of its users' messages was answered."""
     found: list[_Seen] = []
     for each in entries:
-        text = _shown(each.text)
+        text = shown(each.text)
         if each.role == "user" and text:
             found.append(_Seen(text))
         elif each.role == "assistant" and (text or each.calls):
@@ -111,11 +138,11 @@ def seen_by(entries: Iterable[Entry]) -> list[_Seen]:
 def _without_others(said: Sequence[Exchange], entries: Sequence[Entry]) -> list[Exchange]:
     """What was said but for replies that the client does not know of: from the end backwards, since
     of what was first there may be nothing left."""
-    users = [text for x in entries if x.role == "user" and (text := _shown(x.text))]
+    users = [text for x in entries if x.role == "user" and (text := shown(x.text))]
     found: list[Exchange] = []
     unheard: list[Telling] = []
     for each in reversed(said):
-        text = _shown(each.heard)
+        text = shown(each.heard)
         if text and each.is_reply:
             if not users or users[-1].casefold() != text.casefold():
                 unheard[:0] = [replace(x, is_unheard=True) for x in each.tellings]
@@ -178,15 +205,15 @@ def _reads_as(tellings: Iterable[Telling], text: str, *, is_kept: bool) -> bool:
 
 def _has_been_asked(seen: Sequence[_Seen], group: Exchange) -> bool:
     """Whether a client shows, there or later, what is still asked."""
-    asked = [_shown(x) for each in group.tellings for x in each.questions.values()]
+    asked = [shown(x) for each in group.tellings for x in each.questions.values()]
     return all(any(x in " ".join(each.texts) for each in seen) for x in asked)
 
 
 def _joined(texts: Iterable[str]) -> str:
-    return " ".join(filter(None, map(_shown, texts)))
+    return " ".join(filter(None, map(shown, texts)))
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
     """A text as it is compared; empty where it is not."""
     text = " ".join(text.split())
     return "" if text.startswith(INSTRUCTIONS.strip()) else text

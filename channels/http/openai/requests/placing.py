@@ -2,22 +2,26 @@
 
     results of calls that a run waits for     the run, as replies to its prompts
     a response that is its run's latest       the run, as a message
-    what a run told that asks for approval    the run, as the answer
+    what a run told that asks its user        the run, as the answer
+    the same as before, sent again            where it went before
     a session (conversation, headers)         its run, as a message; a new one where there is none
     anything else                             a run of its own, with the history that was given
 
 A request that does not extend its session (another agent, other tools, another transcript, a
 response that is not the latest) gets a run of its own, too, with the history up to there.
+
+Official clients repeat a request by themselves and without a key.  What answered something would
+then answer what was asked next, which nobody has meant; so a repeated answer goes where the first
+one went.  That is looked for later than what is asked: who has taken it has then answered that.
 """
 
 import hashlib
 from collections.abc import Sequence
-from itertools import islice
 from typing import Any, Final
 
-from msgspec import Struct, structs
+from msgspec import structs
 
-from hubbub.channels.http.openai.answers.answer import HOW_TO_APPROVE
+from hubbub.channels.http.openai.answers.answer import approves
 from hubbub.channels.http.openai.answers.identifiers import (
     call_id_of,
     prompt_id_of,
@@ -32,8 +36,10 @@ from hubbub.channels.http.openai.answers.question import (
     state_of,
 )
 from hubbub.channels.http.openai.answers.refusals import Refused, refused_by, unknown_model
-from hubbub.channels.http.openai.requests.exchanges import read_exchanges
-from hubbub.channels.http.openai.requests.extending import INSTRUCTIONS, extends, seen_by
+from hubbub.channels.http.openai.requests.extending import INSTRUCTIONS
+from hubbub.channels.http.openai.requests.lone_chats import lone_run_id, waiting_chats
+from hubbub.channels.http.openai.requests.recent_requests import RecentRequests, RequestPlace
+from hubbub.channels.http.openai.requests.saying_again import SayingAgain
 from hubbub.channels.http.openai.requests.transcript import read_history
 from hubbub.channels.http.openai.requests.wanted import (
     CONTINUE,
@@ -49,38 +55,36 @@ from hubbub.channels.http.wire.runtime_answers import ask_runtime
 from hubbub.hub.events import (
     HistoryMessage,
     SessionReply,
+    SessionTaken,
 )
 from hubbub.hub.events.parts import Audio, Document, Image
 from hubbub.hub.hub import Hub
 from hubbub.hub.message import Message
 from hubbub.hub.receipt import Receipt
 from hubbub.hub.store.cursor import seq_of
+from hubbub.hub.store.journal import RequestKey
 
-__all__ = ["RequestPlace", "place"]
+__all__ = ["place"]
 
 LIFE: Final = 24 * 3600.0
 """Seconds after which a run that nobody named is over: it may wait for results for ever."""
 
 
-MOST_LOOKS: Final = 20
-"""Of the runs that ask what a client was shown, how many are compared with its transcript."""
-
-
-class RequestPlace(Struct, frozen=True, kw_only=True):
-    """Where a request has gone."""
-
-    run_id: str
-    seq: int
-    """The number of its item in the run's inbox."""
-    ignored: tuple[str, ...] = ()
-
-
-async def place(hub: Hub, wanted: WantedAnswer, where: str) -> RequestPlace:
+async def place(hub: Hub, wanted: WantedAnswer, where: str, recent: RecentRequests) -> RequestPlace:
     """Tell a run what a request says.  Raises ``Refused``; ``where`` is its field."""
     if wanted.model not in await ask_runtime(hub, "agents"):
         raise unknown_model(wanted.model)
     placing = _Placing(hub, wanted, where)
-    return await placing.place()
+    if wanted.key:
+        return await placing.place(None)
+    digest = f"{where} {wanted.session_key} {wanted.digest}"
+    async with recent.alone(digest):
+        before = recent.find(digest)
+        if before is not None and wanted.is_retry:
+            return before
+        placed = await placing.place(before)
+        recent.note(digest, placed)
+    return placed
 
 
 class _Placing:
@@ -90,13 +94,22 @@ class _Placing:
         self._where = where
         self._split: Split = split(wanted.entries, where)
         self._ignored = list(wanted.ignored)
-        said = structs.replace(wanted, key="", stream=False, has_usage=False)
+        said = structs.replace(
+            wanted, key="", stream=False, has_usage=False, is_retry=False, digest=""
+        )
         self._request = request_key(wanted.key, ("v1", where), said)
         self._approving = request_key(wanted.key, ("v1", where, "approve"), said)
         """Noted with what a child is told, before its conversation hears it by the request."""
 
-    async def place(self) -> RequestPlace:
-        """Find the run, and tell it."""
+        self._notes = {NOTES: dict(wanted.notes)}
+        self._again = SayingAgain(hub, wanted, self._shown_with)
+
+    async def place(self, before: RequestPlace | None) -> RequestPlace:
+        """Find the run, and tell it; ``before``: where the same request has gone before."""
+        placed = await self._place(before)
+        return structs.replace(placed, ignored=tuple(dict.fromkeys(self._ignored)))
+
+    async def _place(self, before: RequestPlace | None) -> RequestPlace:
         wanted = self._wanted
         if self._split.outputs:
             placed = await self._reply() or await self._repeated()
@@ -106,7 +119,8 @@ class _Placing:
             return await self._continue()
         if wanted.session_key:
             return await self._speak()
-        return await self._answer_without_session() or await self._throw_away(self._given_history())
+        answered = await self._answer_without_session(before)
+        return answered or await self._throw_away(self._given_history())
 
     # ── results of calls ─────────────────────────────────────────────────────────────────────
 
@@ -122,11 +136,13 @@ class _Placing:
             return None
         (run_id,) = run_ids
         state = await state_of(self._hub, run_id)
-        if state is None or not await self._fits(state):
+        if state is None or not await self._is_asked_for(state):
             return None
         calls = [x for x in state.pending.prompts.values() if state.is_call(x)]
         if not calls or not given.keys() <= {x.prompt_id for x in calls}:
-            return await self._replied_before(run_id, given)
+            return await self._replied_before(state, given)
+        if not await self._fits(state):
+            return None
         missing = [call_id_of(x.prompt_id) for x in calls if x.prompt_id not in given]
         if missing and self._split.text is None:
             raise Refused(
@@ -137,32 +153,38 @@ class _Placing:
         last = next(reversed(given)) if self._split.text is None else ""
         for prompt_id, result in given.items():
             request = self._request if prompt_id == last else None
-            receipt = await self._hub.reply(prompt_id, result, source=SOURCE, request=request)
+            notes = self._notes if prompt_id == last else None
+            receipt = await self._hub.reply(
+                prompt_id, result, source=SOURCE, metadata=notes, request=request
+            )
             if receipt.rejected:
-                before = await self._repeated() or await self._replied_before(run_id, given)
+                before = await self._repeated() or await self._replied_before(state, given)
                 if before is not None:  # Told by another of the same request, at the same time.
                     return before
                 raise Refused(409, f"the result was not taken: {receipt.explanation}")
             seq = seq_of(receipt.cursor)
         if self._split.text is None:
-            return self._placed(run_id, seq)
-        return await self._send(state, self._split.text, self._wanted.key) or self._placed(
-            run_id, seq
-        )
+            return RequestPlace(run_id=run_id, seq=seq)
+        placed = await self._send(state, self._split.text, self._wanted.key)
+        return placed or RequestPlace(run_id=run_id, seq=seq)
 
-    async def _replied_before(self, run_id: str, given: dict[str, str]) -> RequestPlace | None:
-        """Where a session was told these results before: a client that has heard nothing of it
-        sends them again."""
-        if self._split.text is not None or not (self._wanted.previous or self._wanted.session_key):
-            return None
+    async def _replied_before(
+        self, state: ClientQuestion, given: dict[str, str]
+    ) -> RequestPlace | None:
+        """Where a run was told these results before: a client that has heard nothing of it sends
+        them again, maybe with what its user said then."""
         seqs = [
             event.seq
-            for event in await self._hub.read(run_id, types="session:reply")
+            for event in await self._hub.read(state.run_id, types="session:reply")
             if isinstance(event, SessionReply)
             and given.get(event.prompt_id) == event.content
             and event.source == SOURCE
         ]
-        return self._placed(run_id, max(seqs)) if len(seqs) == len(given) else None
+        if len(seqs) != len(given):
+            return None
+        if self._split.text is None:
+            return RequestPlace(run_id=state.run_id, seq=max(seqs))
+        return await self._again.said_with(state, max(seqs), self._split.text)
 
     # ── a run that there is ──────────────────────────────────────────────────────────────────
 
@@ -176,11 +198,14 @@ class _Placing:
                 400, f"Previous response with id '{wanted.previous[:100]}' not found.",
                 param="previous_response_id", code="previous_response_not_found",
             )  # fmt: skip
-        text = self._new_text()
-        fits = text is not None and await is_latest(hub, question) and await self._fits(question)
-        if fits and text is not None:
-            key = wanted.key or f"after {wanted.previous}"
-            placed = await self._send(question, text, key)
+        text, state = self._new_text(), await state_of(hub, question.run_id)
+        if text is not None and state is not None and await self._fits(question):
+            placed = None
+            if await is_latest(hub, question):
+                key = wanted.key or f"after {wanted.previous}"
+                placed = await self._send(state, text, key)
+            elif not wanted.key:
+                placed = await self._again.said_before(state, text, behind=question.seq)
             if placed is not None:
                 return placed
         history = await read_history(hub, question, question.run_id)
@@ -196,85 +221,106 @@ class _Placing:
             return await self._open(self._given_history(), session_key=wanted.session_key)
         run_id = info["run_id"]
         state = await state_of(hub, run_id)
-        is_whole = wanted.is_whole or any(x.role == "assistant" for x in wanted.entries)
-        text = self._split.text if is_whole else self._new_text()
-        fits = state is not None and text is not None and await self._fits(state)
-        if fits and is_whole and state is not None:
-            before = await read_exchanges(hub, state.opening)
-            fits = extends(wanted.entries, before.said, is_cut=before.is_cut)
-        if fits and state is not None and text is not None:
-            placed = await self._send(state, text, wanted.key)
+        text = self._split.text if self._again.is_transcript else self._new_text()
+        if state is not None and text is not None and await self._fits(state):
+            placed, goes_on = await self._again.compare(state, text)
+            if goes_on:
+                placed = await self._send(state, text, wanted.key)
             if placed is not None:
                 return placed
         history = self._given_history()
-        if not is_whole:
+        if not self._again.is_transcript:
             history = (*await read_history(hub, None, run_id), *history)
         return await self._throw_away(history)
 
-    async def _answer_without_session(self) -> RequestPlace | None:
-        """Say it to the run that waits for its approval, where a client that names no session
-        repeats what led there; ``None`` where none does."""
-        entries = self._wanted.entries
-        if entries[-1].role != "user" or not (seen := seen_by(entries[:-1])):
+    async def _answer_without_session(self, before: RequestPlace | None) -> RequestPlace | None:
+        """Say it to the run that waits for an answer, where a client that names no session repeats
+        what led there; ``None`` where none does.
+
+        Of runs that are alike one may have the answer already: a client that has yet to hear what
+        comes of that is taken to say it again, and any other to be another one.
+        """
+        wanted, entries = self._wanted, self._wanted.entries
+        if entries[-1].role != "user":
             return None
-        shown = " ".join(seen[-1].texts)
-        if HOW_TO_APPROVE not in shown:
-            return None
-        asked = await ask_runtime(self._hub, "prompts")
-        runs = dict.fromkeys(
-            x["root_run_id"] for x in reversed(asked) if " ".join(x["question"].split()) in shown
-        )
-        for run_id in islice(runs, MOST_LOOKS):
+        again = before if before is not None and before.is_answer else None
+        if again is not None and await self._again.is_coming(again):
+            return again
+        waits = None
+        for run_id in await waiting_chats(self._hub, entries[:-1]):
             state = await state_of(self._hub, run_id)
             if state is None or not notes_of(state.opening.message).get("thrown_away"):
                 continue
-            before = await read_exchanges(self._hub, state.opening)
-            if extends(entries, before.said, is_cut=False) and await self._fits(state):
-                return await self._send(state, entries[-1].text, self._wanted.key)
-        return None
+            if not await self._fits(state):
+                continue
+            placed, goes_on = await self._again.compare(state, entries[-1].text)
+            if placed is not None and (wanted.is_retry or await self._again.is_coming(placed)):
+                return placed
+            again = again or placed
+            if goes_on and state.asked:
+                waits = waits or state
+        if waits is not None:
+            again = await self._send(waits, entries[-1].text, wanted.key) or again
+        return again
+
+    # ── saying it ────────────────────────────────────────────────────────────────────────────
 
     async def _fits(self, question: ClientQuestion) -> bool:
-        """Whether a run can take it: it is the agent that is asked for, and has the tools."""
+        """Whether a run can take it: it is asked for, and open."""
         info = await ask_runtime(self._hub, "run", question.run_id)
-        if info is None or info["inbox"] != "open":
-            return False
+        is_open = info is not None and info["inbox"] == "open"
+        return is_open and await self._is_asked_for(question)
+
+    async def _is_asked_for(self, question: ClientQuestion) -> bool:
+        """Whether a run is of the agent that is asked for, and has the tools."""
+        info = await ask_runtime(self._hub, "run", question.run_id)
         wanted = self._wanted
         known = {tool.name: tool for tool in question.tools}
-        return wanted.model in (info["agent"], question.opening.open_agent) and all(
-            known.get(tool.name) == tool for tool in wanted.tools
-        )
+        return (
+            info is not None and wanted.model in (info["agent"], question.opening.open_agent)
+            and all(known.get(tool.name) == tool for tool in wanted.tools)
+        )  # fmt: skip
 
-    async def _send(self, question: ClientQuestion, text: str, key: str) -> RequestPlace | None:
-        """Say it; ``None`` where the run does not take it, or has under another's key."""
-        run_id = question.run_id
-        if (answered := await self._answer(question, text)) is not None:
+    async def _send(self, state: ClientQuestion, text: str, key: str) -> RequestPlace | None:
+        """Say it to a run that asks what ``state`` says; ``None`` where it does not take it, or has
+        under another's key."""
+        if (answered := await self._answer(state, text)) is not None:
             return answered
+        is_once = not key and bool(state.asked)
+        if is_once:
+            key = await self._key_of_answer(state)
         message = Message(
-            text, key=key or None, metadata={NOTES: dict(self._wanted.notes)},
+            text, key=key or None, metadata=self._notes,
             parts=self._shown_with(text),
         )  # fmt: skip
-        receipt = await self._hub.send_to_run(run_id, message, source=SOURCE, request=self._request)
-        if receipt.accepted or (receipt.duplicate and self._request is not None):
-            return self._placed(receipt.run_id, seq_of(receipt.cursor))
+        receipt = await self._hub.send_to_run(
+            state.run_id, message, source=SOURCE, request=self._request
+        )
+        if receipt.accepted or (receipt.duplicate and (self._request is not None or is_once)):
+            is_answer = bool(state.asked) or approves(text)
+            return RequestPlace(
+                run_id=receipt.run_id, seq=seq_of(receipt.cursor), is_answer=is_answer
+            )
         if receipt.reason in ("ended", "terminated", "unknown"):
             return None
         if key != self._wanted.key and (receipt.duplicate or receipt.reason == "key reused"):
             return None  # Somebody else has continued from there.
         raise refused_by(receipt)
 
-    async def _answer(self, question: ClientQuestion, text: str) -> RequestPlace | None:
+    async def _key_of_answer(self, state: ClientQuestion) -> str:
+        """Under which a message counts once as the answer to what is asked."""
+        taken = await self._hub.journal.latest(state.run_id, (SessionTaken.type,))
+        asked = (str(taken.seq if taken is not None else 0), *(x.prompt_id for x in state.asked))
+        return f"to {hashlib.sha256(' '.join(asked).encode()).hexdigest()[:40]}"
+
+    async def _answer(self, state: ClientQuestion, text: str) -> RequestPlace | None:
         """Reply to what is asked, where a message would not: approve the oldest call that waits for
         it, or answer the oldest question of a code agent, which reads its messages itself."""
-        is_approving = text.strip().lower() == "approve"
-        if not (is_approving or question.is_code):
-            return None
-        hub, run_id = self._hub, question.run_id
-        state = await state_of(hub, run_id)
-        prompts = state.pending.prompts.values() if state is not None else ()
-        kinds = {"approval"} if is_approving else set()
-        if question.is_code:
+        hub, run_id = self._hub, state.run_id
+        kinds = {"approval"} if approves(text) else set()
+        if state.is_code:
             kinds.add("question")
-        asked = next((x for x in prompts if x.kind in kinds), None)
+        asked = next((x for x in state.pending.prompts.values() if x.kind in kinds), None)
         if asked is None:
             return None
         # Later than the prompts are read: if the request has answered an older one, that is noted.
@@ -285,15 +331,20 @@ class _Placing:
         is_own = asked.run_id == run_id
         receipt = await hub.reply(
             asked.prompt_id, "approve" if asked.kind == "approval" else text, source=SOURCE,
-            request=self._request if is_own else self._approving,
+            metadata=self._notes, request=self._request if is_own else self._approving,
         )  # fmt: skip
-        if is_own and not receipt.rejected:
-            return self._placed(receipt.run_id, seq_of(receipt.cursor))
-        if is_own and receipt.reason != "answered":
+        if not is_own:
+            return None  # What a child asked is answered; the conversation hears it, too.
+        if not receipt.rejected:
+            return RequestPlace(run_id=receipt.run_id, seq=seq_of(receipt.cursor), is_answer=True)
+        if receipt.reason != "answered":
             again = await state_of(hub, run_id)
             if again is not None and asked.prompt_id in again.pending.prompts:
                 raise refused_by(receipt)  # Such an answer it does not take, and it asks on.
-        return None  # What a child asked is answered; the conversation hears it, too.
+        # It is answered, maybe by the same, at the same time: that is on record when the store has
+        # looked for what was sent behind it.
+        await hub.find_request(RequestKey("", ""))
+        return await self._again.said_before(state, text, is_taken=True)
 
     async def _repeated(self) -> RequestPlace | None:
         """Where the same request was taken before."""
@@ -301,7 +352,7 @@ class _Placing:
             return None
         found = await self._hub.find_request(self._request)
         if found.duplicate:
-            return self._placed(found.run_id, seq_of(found.cursor))
+            return RequestPlace(run_id=found.run_id, seq=seq_of(found.cursor))
         if found.reason != "unknown":
             raise refused_by(found)
         return None
@@ -341,9 +392,9 @@ class _Placing:
             said = HistoryMessage(role="user", content=INSTRUCTIONS + wanted.instructions)
             history = (said, *history)
         run_id = None
-        if wanted.key and not session_key:
-            name = f"{wanted.model}\n{wanted.key}"
-            run_id = f"oai-{hashlib.sha256(name.encode()).hexdigest()[:40]}"
+        if not session_key:
+            key = f"{wanted.model}\n{wanted.key}" if wanted.key else ""
+            run_id = lone_run_id(self._hub, wanted.entries, key)
         message = Message(
             text, key=wanted.key or None, metadata={NOTES: notes},
             parts=parts_shown(self._split.parts),
@@ -364,7 +415,7 @@ class _Placing:
         if receipt.rejected:
             raise refused_by(receipt)
         # A duplicate, too, says where it was recorded: by its request, or by the message's key.
-        return self._placed(receipt.run_id, seq_of(receipt.cursor))
+        return RequestPlace(run_id=receipt.run_id, seq=seq_of(receipt.cursor))
 
     # ── what it says ─────────────────────────────────────────────────────────────────────────
 
@@ -383,9 +434,6 @@ class _Placing:
         if self._wanted.instructions:
             self._ignored.append("instructions")
         return self._joined()
-
-    def _placed(self, run_id: str, seq: int) -> RequestPlace:
-        return RequestPlace(run_id=run_id, seq=seq, ignored=tuple(dict.fromkeys(self._ignored)))
 
 
 def _is_refused(receipt: Receipt) -> bool:

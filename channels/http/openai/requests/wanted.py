@@ -66,6 +66,10 @@ class WantedAnswer(Struct, frozen=True, kw_only=True):
     """The response that is continued from."""
     key: str = ""
     """Under which the request counts once."""
+    is_retry: bool = False
+    """Whether its client says that it has sent the request before."""
+    digest: str = ""
+    """Of all that was sent, as it was sent."""
     is_whole: bool = False
     """Whether the entries are the whole conversation, as its client has it."""
     stream: bool = False

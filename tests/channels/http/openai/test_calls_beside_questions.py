@@ -226,7 +226,7 @@ async def test_a_limit_counts_for_each_answer(ports):
     async with with_client(ports, cashier([], *looks)) as (_, _, client):
         chat = Chat(client, max_tokens=2)
         said = [(await chat.say(x)).strip() for x in ("go", "", "hello")]
-        assert said == ["One two", "Four five six.", "Hello."] and len(chat.runs) == 1
+        assert said == ["One two", "Four five", "Hello."] and len(chat.runs) == 1
 
 
 async def test_an_answer_of_which_nothing_may_be_told_is_part_of_a_chat(ports):

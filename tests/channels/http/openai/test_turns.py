@@ -7,7 +7,8 @@ from support.agents import model_agent
 from support.frames import complete, frame, use
 from support.openai_face import WEATHER, talker, with_client
 
-from hubbub import Agent, RunState, ScriptedModel, agent, tool
+from hubbub import Agent, FunctionModel, RunState, ScriptedModel, agent, tool
+from hubbub.agents.model import AssistantMessage
 from hubbub.runtime.models.scripted import Fault, call, reply
 
 pytestmark = [
@@ -276,3 +277,43 @@ async def test_a_turn_is_cancelled_by_others(ports):
                 model="main", previous_response_id=begun.id,
                 input=[{"type": "function_call_output", "call_id": "x", "output": "y"}],
             )  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", ["results", "approval", "question", "message"])
+async def test_what_a_request_says_beside_its_answer_is_told_with_the_response(ports, answer):
+    """The response that it continues from, too: who walks a chain back lost it behind results."""
+
+    @tool(approval=True)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    calls = {"results": call("weather", city="Rome"), "approval": call("pay")}
+
+    def model(request):
+        last = request.messages[-1]
+        return "Done so far." if isinstance(last, AssistantMessage) else calls.get(answer, "Hi.")
+
+    @agent("main")
+    async def code(input, ctx):
+        return f"Done {await ctx.ask('How?')} far."
+
+    main = Agent("main", "You answer.", model=FunctionModel(model), tools=[pay])
+    async with with_client(ports, code if answer == "question" else main) as (_, _, client):
+        how = {"model": "main", "tools": [] if answer == "question" else [WEATHER]}
+        first = await client.responses.create(input="go", **how)
+        said = "approve" if answer == "approval" else "so"
+        if answer == "results":
+            call_id = first.output[-1].call_id
+            said = [{"type": "function_call_output", "call_id": call_id, "output": "sunny"}]
+        made = await client.responses.create(
+            input=said, previous_response_id=first.id, metadata={"a": "b"}, user="Ann",
+            max_output_tokens=2, **how,
+        )  # fmt: skip
+        again = await client.responses.retrieve(made.id)
+        for each in (made, again):
+            assert each.previous_response_id == first.id
+            assert each.metadata == {"a": "b"} and each.user == "Ann"
+            if answer in ("results", "approval"):
+                assert each.output_text.strip() == "Done so" and each.status == "incomplete"
+        assert first.previous_response_id is None
