@@ -235,7 +235,7 @@ LEFT_OUT: Final[dict[type, dict[str, str]]] = {
         "__aenter__": "refused by an open runtime, from wherever it is called",
         "executable": MAKES,
     },
-    Run: {},
+    Run: {"has_read": OWN},
     RunHub: {
         "cursor": MAKES, "end_prompt": OWN, "has": LOOKS, "open_prompt": OWN,
         "scoped": "sets a variable of the caller's own",
@@ -248,7 +248,7 @@ LEFT_OUT: Final[dict[type, dict[str, str]]] = {
     ExecutableAgent: {},
     Receipt: {"raise_if_rejected": LOOKS, "settle": OWN, "watch": OWN},
     RunContext: {},
-    ThreadState: {"end_forked": OWN, "masker": OWN},
+    ThreadState: {"end_forked": OWN, "masker": OWN, "standing_still": OWN},
     FileArea: {"list": LOOKS, "stat": LOOKS},
     KeyArea: {"get": LOOKS, "keys": LOOKS},
     ModelSession: {

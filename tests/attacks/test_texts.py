@@ -67,8 +67,8 @@ LABELS = frozenset((
 
 TEXTS = frozenset((
     "arguments", "content", "default", "descriptor", "env", "fields", "history", "input", "message",
-    "model", "options", "prompt", "question", "reason", "status", "system", "text", "value",
-    "values",
+    "metadata", "model", "options", "prompt", "question", "reason", "status", "system", "text",
+    "value", "values",
 ))  # fmt: skip
 """Parameters that say something."""
 
@@ -111,7 +111,7 @@ def sane(parameter: str, world: "World") -> Any:
 def hostile(parameter: str, text: str) -> Iterator[Any]:
     """What an attacker gives for a parameter."""
     match parameter:
-        case "arguments":
+        case "arguments" | "metadata":
             yield from ({"a": text}, {"a": [text]}, {text: 1})
         case "env" | "values":
             yield {"NAME": text}
@@ -154,7 +154,7 @@ def hostile(parameter: str, text: str) -> Iterator[Any]:
 LEFT_OUT = {
     "aclose", "close", "set_owner", "delivery", "deliveries", "linger", "changed",
     "progressed", "remember_error", "remember_return", "run_ended", "check_store",
-    "is_mail_under_way", "cursor", "execute", "wait_release",
+    "is_mail_under_way", "cursor", "execute", "wait_release", "has_read",
 }  # fmt: skip
 """Methods without texts, or of hubbub's own rooms for each other."""
 

@@ -243,7 +243,7 @@ def members_of(kind: type) -> set[str]:
     return {name for name in {*dir(kind), *slots} if not name.startswith("_")}
 
 
-OF_SPAWNING = ("will_read", "on_read")
+OF_SPAWNING = ("will_read", "has_read", "on_read", "on_left")
 """Notes on a handle, for whoever has made it."""
 
 
