@@ -53,6 +53,7 @@ from hubbub.agents.folders.stack_frame_meta import HIDDEN, StackFrameMeta
 from hubbub.agents.folders.state_file import Record
 from hubbub.hub import events as e
 from hubbub.hub.events import Event
+from hubbub.hub.events.event import place_of_call
 
 __all__ = ["Context", "begin_context", "follow_context", "seen_with", "stack_of_context"]
 
@@ -144,12 +145,8 @@ def _open_push(speaker: Speaker) -> e.SessionPush | None:
     if speaker.record.thread.phase == "ended":
         return None
     open_ones = [x.push for x in speaker.takeovers if x.pop is None and x.answer is None]
-    return min(open_ones, key=_place_of_call, default=None)
-
-
-def _place_of_call(push: e.SessionPush) -> tuple[int, ...]:
-    """Frames that lie beside each other have the conversation in the order of their calls."""
-    return tuple(map(int, push.call_id.split(".")))
+    # Frames that lie beside each other have the conversation in the order of their calls.
+    return min(open_ones, key=lambda push: place_of_call(push.call_id), default=None)
 
 
 def _frame_meta(push: e.SessionPush, speaker: Speaker) -> StackFrameMeta:

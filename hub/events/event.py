@@ -28,6 +28,7 @@ __all__ = [
     "Variable",
     "ending_words",
     "home_of",
+    "place_of_call",
 ]
 
 Home: TypeAlias = Literal["own", "in", "hub", "none", "scope"]
@@ -287,3 +288,10 @@ def _size_words(size: int) -> str:
     if size < 1000:
         return f"{size} bytes"
     return f"{size / 1e3:.1f} kB" if size < 1e6 else f"{size / 1e6:.1f} MB"
+
+
+def place_of_call(call_id: str) -> tuple[int, ...]:
+    """By which calls of one run are in order: the step and the place in it; one that is no such
+    id, as an import may bring, comes first."""
+    parts = call_id.split(".")
+    return tuple(map(int, parts)) if all(map(str.isdecimal, parts)) else ()

@@ -36,6 +36,7 @@ from hubbub.runtime.removal.kept import KeptTrees
 from hubbub.runtime.removal.measured import MeasuredEvents
 from hubbub.runtime.removal.takeovers import were_over
 from hubbub.runtime.removal.turn import PassTurn
+from hubbub.runtime.stores.exchange.run_check import READ_ERRORS
 from hubbub.runtime.stores.retention.trees import FollowedRecord, followed
 
 __all__ = ["OldTurns"]
@@ -115,12 +116,16 @@ class OldTurns:
     async def _is_sound(self, due: _Due) -> bool:
         """Whether what would go is what was written; else all of it stays, and that is told."""
         run_id, until, record = due.cut.run_id, due.cut.place - 1, FollowedRecord()
-        while not record.is_over:
-            looking = partial(followed, run_id=run_id, record=record, until=until)
-            record = await self._look(looking)
-        if record.damage:
-            self._kept.keep(record.damage, run_id)
-        return not record.damage
+        try:
+            while not record.is_over:
+                looking = partial(followed, run_id=run_id, record=record, until=until)
+                record = await self._look(looking)
+            damage = record.damage
+        except READ_ERRORS as error:  # Of an index, say: nobody else's pass ends by it.
+            damage = str(error)
+        if damage:
+            self._kept.keep(damage, run_id)
+        return not damage
 
     async def _cut(self, due: _Due, measured: MeasuredEvents) -> bool:
         """Have go what may go of a run, step by step; whether anything has."""

@@ -201,16 +201,14 @@ class FollowedRecord(Struct, frozen=True):
     is_over: bool = False
 
 
-def followed(
-    store: StoreReader, run_id: str, record: FollowedRecord, until: int, most: int = EVENTS
-) -> FollowedRecord:
+def followed(store: StoreReader, run_id: str, record: FollowedRecord, until: int) -> FollowedRecord:
     """The same up to some events further, ``until`` at most."""
     chain, after = record.chain, record.after
     for count, row in enumerate(store.event_rows([run_id], after=after, until=until)):
-        if count == most:
+        if count == EVENTS:
             return FollowedRecord(after=after, chain=chain)
         after = row.position
-        if row.crc is None:  # In memory nothing is damaged.
+        if row.crc is None and _is_in_memory(store, run_id):
             break
         if row.lane != "hub":
             chain = checksum_after(chain, row.type, row.body)
@@ -218,6 +216,12 @@ def followed(
                 damage = f"run {run_id}: its record has changed at position {row.position}"
                 return FollowedRecord(damage=damage, is_over=True)
     return FollowedRecord(after=after, chain=chain, is_over=True)
+
+
+def _is_in_memory(store: StoreReader, run_id: str) -> bool:
+    """Whether there are no checksums, where nothing can be damaged."""
+    row = store.row(run_id)
+    return row is None or row.chain is None
 
 
 def damage_in(store: StoreReader, run_ids: Iterable[str]) -> str:

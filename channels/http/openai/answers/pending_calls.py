@@ -20,6 +20,7 @@ from hubbub.hub.events import (
     SessionPush,
     SessionStart,
 )
+from hubbub.hub.events.event import place_of_call
 
 __all__ = ["PENDING_TYPES", "PendingCalls"]
 
@@ -90,7 +91,7 @@ class PendingCalls:
         """Who has the conversation that a run may have given away: of frames that lie beside each
         other, the first call's; itself where it waits for none."""
         while found := [call_id for run, call_id in self._frames if run == run_id]:
-            run_id = self._frames[run_id, min(found, key=_place)]
+            run_id = self._frames[run_id, min(found, key=place_of_call)]
         return run_id
 
     def is_resting(self, run_id: str) -> bool:
@@ -114,7 +115,3 @@ class PendingCalls:
         if by_others:
             asked |= children
         return bool(asked) and calls <= asked
-
-
-def _place(call_id: str) -> tuple[int, ...]:
-    return tuple(map(int, call_id.split(".")))
