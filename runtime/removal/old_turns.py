@@ -36,7 +36,6 @@ from hubbub.runtime.removal.kept import KeptTrees
 from hubbub.runtime.removal.measured import MeasuredEvents
 from hubbub.runtime.removal.takeovers import were_over
 from hubbub.runtime.removal.turn import PassTurn
-from hubbub.runtime.stores.exchange.run_check import READ_ERRORS
 from hubbub.runtime.stores.retention.trees import FollowedRecord, followed
 
 __all__ = ["OldTurns"]
@@ -121,7 +120,7 @@ class OldTurns:
                 looking = partial(followed, run_id=run_id, record=record, until=until)
                 record = await self._look(looking)
             damage = record.damage
-        except READ_ERRORS as error:  # Of an index, say: nobody else's pass ends by it.
+        except HubbubError as error:  # Of an index, say: nobody else's pass ends by it.
             damage = str(error)
         if damage:
             self._kept.keep(damage, run_id)

@@ -40,7 +40,6 @@ from hubbub.runtime.removal.kept import KeptTrees
 from hubbub.runtime.removal.measured import MeasuredEvents
 from hubbub.runtime.removal.old_turns import OldTurns
 from hubbub.runtime.removal.turn import PassTurn
-from hubbub.runtime.stores.exchange.run_check import READ_ERRORS
 from hubbub.runtime.stores.retention.retention import (
     EndedTree,
     Retention,
@@ -303,7 +302,7 @@ class RetentionPasses:
         for tree in trees:
             try:
                 damage = await self._look(partial(damage_in, run_ids=tree.run_ids))
-            except READ_ERRORS as error:
+            except HubbubError as error:
                 damage = str(error)
             if damage:
                 self._kept.keep(damage, tree.root_run_id)

@@ -203,6 +203,17 @@ class FollowedRecord(Struct, frozen=True):
 
 def followed(store: StoreReader, run_id: str, record: FollowedRecord, until: int) -> FollowedRecord:
     """The same up to some events further, ``until`` at most."""
+    try:
+        return _followed(store, run_id, record, until)
+    except HubbubError:
+        raise
+    except READ_ERRORS as error:
+        return FollowedRecord(damage=f"run {run_id}: {error}", is_over=True)
+
+
+def _followed(
+    store: StoreReader, run_id: str, record: FollowedRecord, until: int
+) -> FollowedRecord:
     chain, after = record.chain, record.after
     for count, row in enumerate(store.event_rows([run_id], after=after, until=until)):
         if count == EVENTS:
